@@ -28,7 +28,7 @@ __all__ = ["DataError", "Labels", "StreamClassifier", "check_number"]
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-Rows: TypeAlias = "npt.NDArray[np.floating[Any]] | sp.csr_matrix"
+Rows: TypeAlias = Any  # a C-ordered float array or a canonical CSR matrix, of shape (n, p)
 
 # Rows are stored as float32; squares of larger values would leave its range.
 LARGEST_VALUE = 1e15
@@ -146,7 +146,7 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> _Batch:
     column = {name: j for j, name in enumerate(names)}
     for name in () if classes is None else classes:
         column.setdefault(_plain(name), len(column))
-    columns = []
+    columns: list[list[int] | None] = []
     for item in Y:
         if item is None:
             columns.append(None)
@@ -155,12 +155,11 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> _Batch:
             column.setdefault(name, len(column))
         columns.append([column[_plain(name)] for name in item])
     values = np.zeros((len(Y), len(column)), np.uint8)
-    known = None if all(c is not None for c in columns) else np.ones(values.shape, np.bool_)
     for i, c in enumerate(columns):
-        if c is None:
-            known[i] = False  # type: ignore[index]
-        else:
-            values[i, c] = 1
+        values[i, c or []] = 1
+    known = None
+    if None in columns:
+        known = np.repeat([[c is not None] for c in columns], values.shape[1], axis=1)
     return _Batch(Labels(values, known), list(column), False, np.dtype(np.uint8))
 
 
@@ -234,7 +233,8 @@ def _read_indicator(Y: Any, classes: Any, names: list[Hashable]) -> _Batch:
         if width != old and not (numbered and width > old):
             hint = "" if numbered else "; name the columns with classes="
             raise ValueError(f"Y must have {old} columns, got {width}{hint}")
-        columns, new = np.arange(width), list(range(width)) if numbered else names
+        columns = np.arange(width)
+        new: list[Hashable] = [*range(width)] if numbered else names
     else:
         given = [_plain(name) for name in classes]
         if len(given) != width or len(set(given)) != width:
@@ -269,15 +269,15 @@ def _read_labels(Y: Any, classes: Any, names: list[Hashable]) -> _Batch:
             raise ValueError("Y must have rows of equal length, got a ragged list") from None
         if array.ndim == 1 and not any(isinstance(v, (set, list, tuple)) for v in array[:1]):
             return _read_single(array, classes, names)
-        if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iuUS":
-            if not np.isin(array, (0, 1)).all():
-                warnings.warn(
-                    "A column-vector y was passed when a 1d array was expected; "
-                    "it is read as one label per item",
-                    DataConversionWarning,
-                    stacklevel=4,
-                )
-                return _read_single(array[:, 0], classes, names)
+        column = array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iuUS"
+        if column and not np.isin(array, (0, 1)).all():
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected; "
+                "it is read as one label per item",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+            return _read_single(array[:, 0], classes, names)
     return _read_indicator(Y, classes, names)
 
 
@@ -532,7 +532,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the model that :meth:`to_state` described; it goes on learning as that one would."""
+        """Return the model that :meth:`to_state` described; it goes on as that one would."""
         model = cls(**state["params"])
         model._check_params()
         model.n_features_in_ = state["n_features"]

@@ -89,7 +89,7 @@ class _Rows:
     def total(self) -> _Totals:
         q = self.codes.shape[1]
         true, pred, unknown = ((self.codes & bit).astype(bool) for bit in (1, 2, 4))
-        counts = [np.count_nonzero(M, axis=0) for M in (true & pred, true, pred, unknown)]
+        counts = [M.sum(axis=0) for M in (true & pred, true, pred, unknown)]
         lost, unscored, b = self.parts.T
         open_ = np.zeros((3, q + 1))
         if self.parts.any():
@@ -456,22 +456,22 @@ def _measure(
 ) -> _Rows:
     """Contribution of each row; arrays of shape (n, q), unknown entries False and without score."""
     n = len(true)
-    n_true, n_pred, n_hit = (np.count_nonzero(M, axis=1) for M in (true, pred, true & pred))
+    n_true, n_pred, n_hit = (M.sum(axis=1) for M in (true, pred, true & pred))
     sums = np.zeros((n, len(_SUMS) + 2 * len(ks)))
     sums[:, 0] = 1
     sums[:, 1] = (n_hit == n_true) & (n_hit == n_pred)
-    sums[:, 2:_N_EXAMPLE] = np.column_stack(list(_four(n_hit, n_true, n_pred).values()))
+    sums[:, 2:_N_EXAMPLE] = np.array(list(_four(n_hit, n_true, n_pred).values())).T
     codes = true.view(np.uint8) + 2 * pred.view(np.uint8)
     keys, parts = np.zeros((n, 2), np.int64), np.zeros((n, 3))
     n_unknown = np.zeros(n, np.int64)
     if unknown is not None:
         codes += 4 * unknown.view(np.uint8)
-        n_unknown = np.count_nonzero(unknown, axis=1)
+        n_unknown = unknown.sum(axis=1)
     if scores is not None:
         sums[:, _N_EXAMPLE:], parts = _rank(
             _widen(true, scores.shape[1]), scores, n_true, n_unknown, ks
         )
-        keys = np.column_stack([n_true + n_unknown, n_unknown])
+        keys = np.array([n_true + n_unknown, n_unknown]).T
     return _Rows(codes, sums, keys, parts)
 
 
@@ -480,12 +480,13 @@ def _rank(
 ) -> tuple[Floats, Floats]:
     """Columns of ``_SUMS`` from "scored" on, and the ``parts``; see ``_Totals`` for the latter."""
     n, q = scores.shape
+    row = np.arange(n)[:, None]
     order = np.argsort(-scores, axis=1)
-    s = np.take_along_axis(scores, order, axis=1)
-    y = np.take_along_axis(true, order, axis=1) & (s > -np.inf)
+    s = scores[row, order]
+    y = true[row, order] & (s > -np.inf)
     first, last = _tie_groups(s)
     n_above = np.cumsum(y, axis=1)
-    hits = np.take_along_axis(n_above, last, axis=1)  # |{j ∈ Y : s_j ≥ s_i}|
+    hits = n_above[row, last]  # |{j ∈ Y : s_j ≥ s_i}|
     rank = last + 1  # |{j : s_j ≥ s_i}|
     n_late = n_true - n_above[:, -1]
     size = np.maximum(n_true, 1)
@@ -498,12 +499,12 @@ def _rank(
     out[:, at["open_rows"]] = n_late > 0
     out[:, at["open_unknown"]] = np.where(n_late > 0, n_unknown, 0)
     n_wrong = (y * (rank - hits)).sum(axis=1)
-    parts = np.column_stack([n_wrong / size, n_late / size, n_late])
+    parts = np.array([n_wrong / size, n_late / size, n_late]).T
 
     # Mean relevance of the tie group at each of the first ranks.
     depth = min(ks[-1], q)
     first, last = first[:, :depth], last[:, :depth]
-    before = np.where(first > 0, np.take_along_axis(n_above, np.maximum(first - 1, 0), axis=1), 0)
+    before = np.where(first > 0, n_above[row, first - 1], 0)
     gain = (hits[:, :depth] - before) / (last - first + 1)
     discount = 1 / np.log2(np.arange(2, ks[-1] + 2))
     ideal = np.cumsum(discount)
