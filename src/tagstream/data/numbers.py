@@ -1,0 +1,165 @@
+"""Decimal numbers out of a block of text, many at a time.
+
+`parse_decimals` is the fast path of the ARFF and LIBSVM readers. It knows one thing: numbers
+written with ASCII digits, at most one point, an optional sign and an optional exponent, each
+followed by one separator. Whatever else it meets makes it give up (``None``), and the caller's
+careful reader, which knows line numbers and error messages, takes over. So it never has to explain
+itself.
+
+A number with at most 15 digits is an integer below 2⁵³ divided by a power of ten not above 10²²;
+both are exact in double precision, so their quotient is the correctly rounded value that ``float``
+gives (Clinger, "How to read floating point numbers accurately", 1990). Longer numbers and
+exponents go through ``float``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["parse_decimals"]
+
+_PAD = b"0" * 8  # so that the eight bytes before any digit exist
+_POINT, _MINUS, _PLUS = b".-+"
+_POWER_OF_TEN = 10.0 ** np.arange(23)
+# [k] keeps the low half, which is the digit's value, of the last k of eight ASCII digits
+_LAST_DIGITS = np.array(
+    [0x0F0F0F0F0F0F0F0F >> 8 * (8 - k) << 8 * (8 - k) for k in range(9)], np.uint64
+)
+_BLOCK = 1 << 17  # bytes read at a time: the arrays made of them should fit the processor's cache
+
+
+def parse_decimals(
+    text: bytes, separators: bytes
+) -> tuple[NDArray[np.float64], NDArray[np.uint8]] | None:
+    """Read every number of ``text`` and the separator that ends it.
+
+    Parameters
+    ----------
+    text : bytes
+        Numbers, each followed by exactly one separator byte.
+    separators : bytes
+        The allowed separators, a newline and others below ``"0"`` in ASCII order.
+
+    Returns
+    -------
+    values : ndarray of shape (n,), float64
+    ends : ndarray of shape (n,), uint8
+        The separator after each value.
+        ``None`` in place of both when the text is anything but numbers and separators.
+
+    Examples
+    --------
+    >>> values, ends = parse_decimals(b"0 0.5,7 -1e3\\n", b" ,\\n")
+    >>> values.tolist(), bytes(ends)
+    ([0.0, 0.5, 7.0, -1000.0], b' , \\n')
+    >>> parse_decimals(b"0 0.5,seven 1\\n", b" ,\\n") is None
+    True
+    """
+    blocks: list[tuple[NDArray[np.float64], NDArray[np.uint8]]] = []
+    at = 0
+    while at < len(text) or not blocks:
+        cut = text.find(b"\n", at + _BLOCK) + 1 or len(text)
+        block = _parse_block(text[at:cut], separators)
+        if block is None:
+            return None
+        blocks.append(block)
+        at = cut
+    return np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
+
+
+def _parse_block(
+    text: bytes, separators: bytes
+) -> tuple[NDArray[np.float64], NDArray[np.uint8]] | None:
+    padded = _PAD + text
+    a = np.frombuffer(padded, dtype=np.uint8)
+    marks = np.flatnonzero(a < ord("0"))  # separators, points and signs; the rest should be digits
+    kinds = a[marks]
+    exponents = np.flatnonzero(a > ord("9"))
+    is_sign = _is_sign(kinds)
+    n_signs = int(is_sign.sum())
+    if n_signs:
+        marks, kinds = marks[~is_sign], kinds[~is_sign]
+    closes = np.flatnonzero(kinds != _POINT)
+    ends = kinds[closes]
+    if not text or not _only(ends, separators) or a[-1] != ends[-1]:
+        return None
+
+    stop = marks[closes]
+    start = np.empty_like(stop)
+    start[0] = len(_PAD)
+    start[1:] = stop[:-1] + 1
+    n_signed_exponents = 0
+    if exponents.size:
+        if not _only(a[exponents], b"eE"):
+            return None
+        n_signed_exponents = int(_is_sign(a[exponents + 1]).sum())
+    if n_signs:
+        first = a[start]
+        negative = first == _MINUS
+        signed = _is_sign(first)
+        if n_signs != int(signed.sum()) + n_signed_exponents:
+            return None
+        start += signed
+
+    # the mark before a closing separator is the point of this number or the end of the previous one
+    n_points = np.diff(closes, prepend=-1) - 1
+    point = np.where(n_points == 1, marks[closes - 1], stop)
+    n_whole = point - start
+    n_fraction = stop - point - n_points
+    if n_points.max() > 1 or (n_whole + n_fraction).min() < 1:
+        return None
+
+    values = _eight_digits(padded, point, n_whole)
+    odd = (n_whole > 8) | (n_whole + n_fraction > 15)
+    if n_fraction.any():
+        scale = _POWER_OF_TEN.take(n_fraction, mode="clip")
+        values *= scale
+        values += _eight_digits(padded, stop, n_fraction)
+        long = np.flatnonzero((n_fraction > 8) & ~odd)
+        if long.size:
+            values[long] += 1e8 * _eight_digits(padded, stop[long] - 8, n_fraction[long] - 8)
+        values /= scale
+    if exponents.size:
+        odd[np.searchsorted(stop, exponents)] = True
+    try:
+        for i in np.flatnonzero(odd).tolist():
+            values[i] = float(padded[start[i] : stop[i]])
+    except ValueError:
+        return None
+    if not np.isfinite(values).all():
+        return None
+    if n_signs:
+        np.negative(values, out=values, where=negative)
+    return values, ends
+
+
+def _is_sign(found: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    is_sign: NDArray[np.bool_] = (found == _MINUS) | (found == _PLUS)
+    return is_sign
+
+
+def _only(found: NDArray[np.uint8], allowed: bytes) -> bool:
+    return not found.tobytes().translate(None, allowed)
+
+
+def _eight_digits(
+    padded: bytes, stop: NDArray[np.intp], n_digits: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return the integers spelled by the ``n_digits`` ≤ 8 digits that end before ``stop``.
+
+    Eight ASCII digits are one 64-bit word; three multiplications add up its digits two, four and
+    eight at a time. Digits that belong to something else are masked and count as leading zeros.
+    """
+    words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
+    w = words[stop - 8]
+    w &= _LAST_DIGITS.take(n_digits, mode="clip")
+    w *= np.uint64(2561)
+    w >>= np.uint64(8)
+    w &= np.uint64(0x00FF00FF00FF00FF)
+    w *= np.uint64(6553601)
+    w >>= np.uint64(16)
+    w &= np.uint64(0x0000FFFF0000FFFF)
+    w *= np.uint64(42949672960001)
+    w >>= np.uint64(32)
+    return w.astype(np.float64)
