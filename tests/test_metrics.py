@@ -208,6 +208,14 @@ def test_every_prefix_equals_the_definitions_also_with_unknown_entries(stream, g
         assert set(scores.as_dict()) == set(expected)
 
 
+def test_a_masked_entry_is_an_unknown_one():
+    Y_true, Y_pred, S = random_stream(16)
+    known = np.random.default_rng(16).random(Y_true.shape) < 0.6
+    masked = np.ma.masked_array(Y_true, mask=~known)
+    expected = MultiLabelScores().update(Y_true, Y_pred, S, known=known).to_counts()
+    assert MultiLabelScores().update(masked, Y_pred, S).to_counts() == expected
+
+
 def test_one_error_is_one_minus_precision_at_one():
     scores = MultiLabelScores().update(*random_stream(3))
     assert scores["one_error"] == pytest.approx(1 - scores["precision_at_1"], abs=1e-15)

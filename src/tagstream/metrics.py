@@ -187,7 +187,7 @@ class MultiLabelScores:
         Parameters
         ----------
         Y_true : array-like or sparse of shape (n, q) or (q,)
-            Relevant labels as 0/1; NaN where unknown.
+            Relevant labels as 0/1; NaN, or masked, where unknown.
         Y_pred : array-like or sparse of shape (n, q') or (q',)
             Predicted labels as 0/1.
         scores : array-like of shape (n, q'') or (q'',), optional
@@ -567,7 +567,7 @@ def _as_rows(Y: Any, what: str) -> Any:
     """Two-dimensional array, or CSR; one row if ``Y`` is one-dimensional."""
     if hasattr(Y, "tocsr"):
         return Y.tocsr()
-    rows = np.asarray(Y)
+    rows = np.ma.filled(Y.astype(float), np.nan) if np.ma.isMaskedArray(Y) else np.asarray(Y)
     if rows.dtype == object:
         try:
             rows = rows.astype(np.float64)
