@@ -1,0 +1,538 @@
+"""Save a learner to one file and load it again, without pickle.
+
+A file of format 1, all numbers little-endian::
+
+    8 bytes    b"tagstrm\\n"
+    4 + 4      format version; length of the header
+    32         SHA-256 of the header
+    header     JSON: class, tagstream version, the list of arrays, the state, extra,
+               length and SHA-256 of the body
+    body       the arrays' raw values, one after another in the order of the list
+
+In the state and in extra, ``{"$array": i}`` stands for the i-th array, ``{"$tuple": [...]}`` for a
+tuple, and ``{"$list": ...}`` for a long list of numbers and strings, kept in arrays.
+
+Loading trusts nothing: the size of the file must be what the header implies before anything is
+allocated, every byte is covered by one of the two digests, dtypes and classes come from fixed
+lists, and what a learner cannot restore is refused.  The digests find damage; they do not prove
+who wrote the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import stat
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream import __version__
+from tagstream.base import DataError, StreamClassifier
+
+__all__ = ["ModelInfo", "inspect", "load", "load_with_extra", "remove_leftovers", "save"]
+
+Array: TypeAlias = npt.NDArray[Any]
+Classes: TypeAlias = Mapping[str, type[StreamClassifier]]
+
+MAGIC = b"tagstrm\n"
+FORMAT = 1
+LEARNERS = ("KNN", "OLANSGD", "OML", "OSMLELM")
+# Parsed JSON takes up to some twenty times the memory of its text.
+LARGEST_HEADER = 4 << 20
+# A list of at least this many plain values is kept in arrays rather than in the header.
+LONG_LIST = 64
+# Label names become an array of strings of equal width: one long name must not widen many.
+LARGEST_NAMES = 1 << 28
+
+_PREFIX = struct.Struct("<8sII32s")
+_DTYPES = frozenset(
+    ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8")
+)
+_HEADER = {"class", "tagstream", "arrays", "state", "extra", "body_bytes", "body_sha256"}
+_STATE = {
+    "params",
+    "n_features",
+    "feature_names",
+    "names",
+    "n_seen",
+    "sparse",
+    "single",
+    "dtype",
+    "learner",
+}
+# What an entry of a "$list" is: None, a truth value, a number, a string, a large integer as text.
+_NONE, _FALSE, _TRUE, _INT, _FLOAT, _STR, _BIG = range(7)
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the header of a saved model tells, without reading the arrays.
+
+    Attributes
+    ----------
+    format : int
+        Version of the file format.
+    tagstream : str
+        Version of the library that wrote the file.
+    learner : str
+        Name of the class.
+    params : dict
+        Constructor parameters.
+    n_seen, n_features, n_labels : int
+    extra : dict
+        What was given to :func:`save` as ``extra``.
+    arrays : list of (dtype, shape)
+        The stored arrays.
+    n_bytes : int
+        Size of the file.
+    """
+
+    format: int
+    tagstream: str
+    learner: str
+    params: dict[str, Any]
+    n_seen: int
+    n_features: int
+    n_labels: int
+    extra: dict[str, Any]
+    arrays: list[tuple[str, tuple[int, ...]]]
+    n_bytes: int
+
+
+# ---------------------------------------------------------------------- values to JSON and arrays
+class _Writer:
+    """Turns a state into JSON values and collects its arrays."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+
+    def encode(self, value: Any, where: str) -> Any:
+        """Return ``value`` as JSON values; ``where`` names it in errors."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, np.ndarray):
+            return self._array(value, where)
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str) or key.startswith("$"):
+                    raise ValueError(f"keys of {where} must be strings without $, got {key!r}")
+            return {key: self.encode(v, f"{where}.{key}") for key, v in value.items()}
+        if isinstance(value, tuple):
+            return {"$tuple": [self.encode(v, where) for v in value]}
+        if isinstance(value, list):
+            values = [v.item() if isinstance(v, np.generic) else v for v in value]
+            plain = all(v is None or isinstance(v, (bool, int, float, str)) for v in values)
+            if plain and len(values) >= LONG_LIST:
+                return self._list(values, where)
+            return [self.encode(v, where) for v in values]
+        raise ValueError(
+            f"{where} must be made of arrays, numbers, strings, lists and dicts to be saved, "
+            f"got {type(value).__name__}"
+        )
+
+    def _array(self, value: Array, where: str) -> dict[str, int]:
+        little = np.asarray(value, value.dtype.newbyteorder("<"))
+        if little.dtype.str not in _DTYPES:
+            raise ValueError(f"{where} must be an array of numbers, got dtype {value.dtype}")
+        self.arrays.append(little)
+        return {"$array": len(self.arrays) - 1}
+
+    def _list(self, values: list[Any], where: str) -> dict[str, Any]:
+        kinds = [_kind(v) for v in values]
+        of_kind: dict[int, list[Any]] = {kind: [] for kind in range(7)}
+        texts = []
+        for value, kind in zip(values, kinds, strict=True):
+            of_kind[kind].append(value)
+            if kind in (_STR, _BIG):
+                texts.append(str(value).encode("utf-8", "surrogatepass"))
+        columns = {
+            "kind": np.array(kinds, np.uint8),
+            "int": np.array(of_kind[_INT], np.int64),
+            "float": np.array(of_kind[_FLOAT], np.float64),
+            "width": np.array([len(t) for t in texts], np.int64),
+            "text": np.frombuffer(b"".join(texts), np.uint8),
+        }
+        return {"$list": {"n": len(values), **self.encode(columns, where)}}
+
+
+def _kind(value: Any) -> int:
+    if value is None:
+        return _NONE
+    if isinstance(value, bool):
+        return _TRUE if value else _FALSE
+    if isinstance(value, int):
+        return _INT if -(2**63) <= value < 2**63 else _BIG
+    return _FLOAT if isinstance(value, float) else _STR
+
+
+def _decode(value: Any, arrays: list[Array] | None) -> Any:
+    """Return what :meth:`_Writer.encode` was given; without ``arrays``, a hint in their place."""
+    if isinstance(value, list):
+        return [_decode(v, arrays) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((key, inner),) = value.items()
+        if key == "$tuple":
+            return tuple(_decode(v, arrays) for v in inner)
+        if key in ("$array", "$list") and arrays is None:
+            return "(not shown)"
+        if key == "$array" and arrays is not None:
+            if type(inner) is not int or not 0 <= inner < len(arrays):
+                raise ValueError(f"there is no array {inner!r}")
+            return arrays[inner]
+        if key == "$list":
+            return _decode_list({k: _decode(v, arrays) for k, v in inner.items()})
+    return {key: _decode(v, arrays) for key, v in value.items()}
+
+
+def _decode_list(columns: dict[str, Any]) -> list[Any]:
+    kinds, width, text = columns["kind"], columns["width"], columns["text"]
+    dtypes = "".join(columns[key].dtype.char for key in ("kind", "int", "float", "width", "text"))
+    if dtypes.replace("q", "l") != "BldlB":  # int64 is "l" or "q", by platform
+        raise ValueError("the parts of a list must have the dtypes of format 1")
+    ends = np.cumsum(width)
+    counts = np.bincount(kinds, minlength=7).tolist()
+    if (
+        len(kinds) != columns["n"]
+        or len(columns["int"]) != counts[_INT]
+        or len(columns["float"]) != counts[_FLOAT]
+        or len(width) != counts[_STR] + counts[_BIG]
+        or (width.size and not 0 <= width.min() <= width.max() <= len(text))
+        or (ends[-1] if width.size else 0) != len(text)
+    ):
+        raise ValueError("a list and its parts must agree in length")
+    raw = text.tobytes()
+    texts = (
+        raw[end - w : end].decode("utf-8", "surrogatepass")
+        for end, w in zip(ends.tolist(), width.tolist(), strict=True)
+    )
+    ints, floats = iter(columns["int"].tolist()), iter(columns["float"].tolist())
+    read: dict[int, Callable[[], Any]] = {
+        _NONE: lambda: None,
+        _FALSE: lambda: False,
+        _TRUE: lambda: True,
+        _INT: lambda: next(ints),
+        _FLOAT: lambda: next(floats),
+        _STR: lambda: next(texts),
+        _BIG: lambda: int(next(texts)),
+    }
+    return [read[kind]() for kind in kinds.tolist()]
+
+
+# ---------------------------------------------------------------------- saving
+def save(
+    model: StreamClassifier,
+    path: str | os.PathLike[str],
+    *,
+    extra: dict[str, Any] | None = None,
+    classes: Classes | None = None,
+) -> None:
+    """Write ``model`` to the file ``path``, whole or not at all.
+
+    The model goes to a temporary file in the same directory, which takes the place of ``path``
+    once it is safely on disk; whatever fails, an older file at ``path`` stays as it was.
+
+    Parameters
+    ----------
+    model : StreamClassifier
+        A learner that has learnt something.
+    path : path
+        By custom it ends in ``.tgs``.
+    extra : dict, optional
+        Further values to keep with the model: numbers, strings, lists, dicts and arrays.
+    classes : dict of name to class, optional
+        Learners of your own, besides those of :mod:`tagstream.models`.
+
+    Raises
+    ------
+    ValueError
+        The model or ``extra`` holds something that a file cannot.
+    OSError
+        The file cannot be written.
+    """
+    name = type(model).__name__
+    if _learner(name, classes) is not type(model):
+        raise ValueError(
+            f"model must be one of {', '.join(LEARNERS)} to be saved, got {name}; "
+            "give other learners as classes="
+        )
+    writer = _Writer()
+    header: dict[str, Any] = {"class": name, "tagstream": __version__}
+    header["state"] = writer.encode(model.to_state(), "the state")
+    header["extra"] = writer.encode(extra or {}, "extra")
+    header["arrays"] = [[a.dtype.str, _order(a), list(a.shape)] for a in writer.arrays]
+    body = [_raw(a) for a in writer.arrays]
+    digest = hashlib.sha256()
+    for part in body:
+        digest.update(part)
+    header["body_bytes"] = sum(len(part) for part in body)
+    header["body_sha256"] = digest.hexdigest()
+    text = json.dumps(header, separators=(",", ":")).encode()
+    if len(text) > LARGEST_HEADER:
+        raise ValueError(
+            f"parameters, names and extra must fit {LARGEST_HEADER} bytes, got {len(text)}"
+        )
+    prefix = _PREFIX.pack(MAGIC, FORMAT, len(text), hashlib.sha256(text).digest())
+    _write_atomically(os.path.realpath(path), [prefix, text, *body])
+
+
+def _order(array: Array) -> str:
+    """Keep the memory order: sums over the other one may differ in the last bit."""
+    return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+
+
+def _raw(array: Array) -> memoryview:
+    flat = array.ravel(order="F" if _order(array) == "F" else "C")
+    return flat.view(np.uint8).data
+
+
+def _write_atomically(path: str, parts: list[bytes | memoryview]) -> None:
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "it is a directory")
+        try:
+            # mode 666 less the umask, as open() does; never an existing file
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            if mode is not None:
+                os.chmod(temporary, mode)
+            os.replace(temporary, path)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise
+        _sync_folder(folder)
+    except OSError as error:
+        what = f"the model cannot be saved: {error.strerror or error}"
+        raise OSError(error.errno, what, path) from error
+
+
+def _sync_folder(folder: str) -> None:
+    """Make a rename last through a power failure, where directories can be synced."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:  # some network file systems have no such call; the rename itself is done
+        pass
+    finally:
+        os.close(handle)
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> int:
+    """Remove temporary files that a killed :func:`save` left beside ``path``; return how many."""
+    target = Path(os.path.realpath(path))
+    left = [
+        p
+        for p in (target.parent.iterdir() if target.parent.is_dir() else ())
+        if p.name.startswith(f".{target.name}.")
+        and p.name.endswith(".tmp")
+        and len(p.name) == len(target.name) + 38  # two dots, 32 digits, the ending
+    ]
+    for p in left:
+        p.unlink(missing_ok=True)
+    return len(left)
+
+
+# ---------------------------------------------------------------------- loading
+def load(path: str | os.PathLike[str], *, classes: Classes | None = None) -> StreamClassifier:
+    """Return the model saved at ``path``; it predicts and learns on as the saved one would.
+
+    Parameters
+    ----------
+    path : path
+    classes : dict of name to class, optional
+        Learners of your own, besides those of :mod:`tagstream.models`.
+
+    Raises
+    ------
+    DataError
+        The file is not a whole and sound model file.
+    OSError
+        The file cannot be read.
+    """
+    return load_with_extra(path, classes=classes)[0]
+
+
+def load_with_extra(
+    path: str | os.PathLike[str], *, classes: Classes | None = None
+) -> tuple[StreamClassifier, dict[str, Any]]:
+    """Return the model saved at ``path`` and the ``extra`` values saved with it."""
+    with _open(path) as file:
+        try:
+            header, _, _ = _read_header(file)
+            learner = _learner(header["class"], classes)
+            if learner is None:
+                raise ValueError(
+                    f"its learner must be one of {', '.join(LEARNERS)}, got {header['class']!r}"
+                )
+            arrays = _read_body(file, header)
+            state, extra = _decode(header["state"], arrays), _decode(header["extra"], arrays)
+            _check_state(state)
+            return learner.from_state(state), extra
+        except OSError:
+            raise
+        except Exception as error:  # a hostile state may make a learner fail in any way
+            raise DataError(f"{os.fspath(path)}: {_line(error)}") from error
+
+
+def inspect(path: str | os.PathLike[str]) -> ModelInfo:
+    """Return what the header of the model file ``path`` tells; the arrays are not read."""
+    with _open(path) as file:
+        try:
+            header, version, n_bytes = _read_header(file)
+            state, names = header["state"], header["state"]["names"]
+            return ModelInfo(
+                format=version,
+                tagstream=str(header["tagstream"]),
+                learner=str(header["class"]),
+                params=dict(_decode(state["params"], None)),
+                n_seen=int(state["n_seen"]),
+                n_features=int(state["n_features"]),
+                n_labels=len(names) if isinstance(names, list) else int(names["$list"]["n"]),
+                extra=dict(_decode(header["extra"], None)),
+                arrays=[(dtype, tuple(shape)) for dtype, _, shape in header["arrays"]],
+                n_bytes=n_bytes,
+            )
+        except OSError:
+            raise
+        except Exception as error:
+            raise DataError(f"{os.fspath(path)}: {_line(error)}") from error
+
+
+def _open(path: str | os.PathLike[str]) -> BinaryIO:
+    if not stat.S_ISREG(os.stat(path).st_mode):  # reading a pipe or a device might never end
+        raise DataError(f"{os.fspath(path)}: a model must be a regular file")
+    return open(path, "rb")
+
+
+def _line(error: Exception) -> str:
+    """Return any exception's message as one line of bounded length."""
+    text = " ".join(str(error).split())[:300]
+    if isinstance(error, DataError) or (type(error) is ValueError and text):
+        return text
+    return f"its content does not make sense ({type(error).__name__}{': ' * bool(text)}{text})"
+
+
+def _learner(name: object, classes: Classes | None) -> type[StreamClassifier] | None:
+    if classes is not None and isinstance(name, str) and name in classes:
+        return classes[name]
+    if name not in LEARNERS:
+        return None
+    from tagstream import models
+
+    learner: type[StreamClassifier] = getattr(models, str(name))
+    return learner
+
+
+def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
+    """Return the checked header, the format version and the size of the file."""
+    n_bytes = os.fstat(file.fileno()).st_size
+    start = file.read(_PREFIX.size)
+    if start[: len(MAGIC)] != MAGIC:
+        raise ValueError("this is not a tagstream model")
+    if len(start) < _PREFIX.size:
+        raise ValueError(f"the file is cut off: {n_bytes} bytes")
+    _, version, length, digest = _PREFIX.unpack(start)
+    if version != FORMAT:
+        raise ValueError(
+            f"the file format must be {FORMAT}, got {version}; "
+            "a newer tagstream may have written it, or the file is damaged"
+        )
+    if length > LARGEST_HEADER:
+        raise ValueError(f"the header must be at most {LARGEST_HEADER} bytes, got {length}")
+    if length > n_bytes - _PREFIX.size:
+        raise ValueError(f"the file is cut off: {n_bytes} bytes")
+    text = file.read(length)
+    if hashlib.sha256(text).digest() != digest:
+        raise ValueError("the file is damaged: its header does not match its checksum")
+    header = json.loads(text)
+    if not isinstance(header, dict) or set(header) != _HEADER:
+        raise ValueError("the header must hold the fields of format 1, got others")
+    body = sum(_array_bytes(entry) for entry in header["arrays"])
+    if type(header["body_bytes"]) is not int or header["body_bytes"] != body:
+        raise ValueError(f"the arrays must take {header['body_bytes']} bytes, got {body}")
+    expected = _PREFIX.size + length + body
+    if n_bytes != expected:
+        what = "is cut off" if n_bytes < expected else "has a tail"
+        raise ValueError(f"the file {what}: {n_bytes} bytes where {expected} are expected")
+    return header, version, n_bytes
+
+
+def _array_bytes(entry: Any) -> int:
+    dtype, order, shape = entry
+    if dtype not in _DTYPES or order not in ("C", "F"):
+        raise ValueError(f"an array's dtype must be a plain number, got {str(dtype)[:20]!r}")
+    if not isinstance(shape, list) or len(shape) > 8:
+        raise ValueError("an array must have at most 8 dimensions")
+    if not all(type(n) is int and 0 <= n < 1 << 48 for n in shape):
+        raise ValueError("an array's dimensions must be counts, got others")
+    return math.prod(shape) * int(dtype[2:])
+
+
+def _read_body(file: BinaryIO, header: dict[str, Any]) -> list[Array]:
+    digest = hashlib.sha256()
+    arrays = []
+    for dtype, order, shape in header["arrays"]:
+        flat = np.empty(math.prod(shape), dtype)
+        octets = flat.view(np.uint8)
+        view = octets.data
+        if file.readinto(view) != len(view):  # type: ignore[attr-defined]  # BinaryIO lacks it
+            raise ValueError("the file is cut off")
+        digest.update(view)
+        if dtype == "|b1" and flat.size and octets.max() > 1:
+            raise ValueError("truth values must be 0 or 1")
+        native = flat.astype(flat.dtype.newbyteorder("="), copy=False)
+        arrays.append(native.reshape(shape, order=order))
+    if digest.hexdigest() != header["body_sha256"]:
+        raise ValueError("the file is damaged: its arrays do not match their checksum")
+    return arrays
+
+
+def _check_state(state: Any) -> None:
+    """Check what all learners share; the rest is up to the learner's ``_load``."""
+    if not isinstance(state, dict) or set(state) != _STATE:
+        raise ValueError("the state must hold the fields of format 1, got others")
+    for key in ("n_features", "n_seen"):
+        if type(state[key]) is not int or not 0 <= state[key] < 1 << 48:
+            raise ValueError(f"{key} must be a count, got {state[key]!r}")
+    for key in ("sparse", "single"):
+        if type(state[key]) is not bool:
+            raise ValueError(f"{key} must be true or false, got {state[key]!r}")
+    for key in ("params", "learner"):
+        if type(state[key]) is not dict:
+            raise ValueError(f"{key} must be a dict, got {type(state[key]).__name__}")
+    names, features = state["names"], state["feature_names"]
+    if type(names) is not list or len(set(names)) != len(names):
+        raise ValueError("label names must be a list without repetition")
+    widest = max((len(name) for name in names if isinstance(name, str)), default=0)
+    if 4 * widest * len(names) > LARGEST_NAMES:
+        raise ValueError(f"label names must be short, got {len(names)} of up to {widest} letters")
+    if type(features) is not list or len(features) not in (0, state["n_features"]):
+        raise ValueError(f"feature names must be a list of {state['n_features']}, or empty")
+    dtype = np.dtype(state["dtype"])
+    if not state["single"] and dtype.kind not in "biu":
+        raise ValueError(f"the dtype of predictions must be boolean or integer, got {dtype}")
