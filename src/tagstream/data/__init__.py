@@ -1,1 +1,27 @@
-"""Readers."""
+"""Data sets: readers for the formats of the field, benchmark data by name, synthetic streams.
+
+`load` reads everything at once; the ``iter_…`` functions read chunk by chunk in bounded memory.
+"""
+
+from tagstream.data.arff import iter_arff, read_labels_xml
+from tagstream.data.dataset import Batch, Dataset
+from tagstream.data.libsvm import iter_libsvm
+from tagstream.data.registry import DATASETS, DatasetInfo, RemoteFile, data_home, fetch, load
+from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
+
+__all__ = [
+    "DATASETS",
+    "Batch",
+    "Dataset",
+    "DatasetInfo",
+    "Hashing",
+    "RemoteFile",
+    "data_home",
+    "fetch",
+    "iter_arff",
+    "iter_csv",
+    "iter_jsonl",
+    "iter_libsvm",
+    "load",
+    "read_labels_xml",
+]

@@ -1,0 +1,391 @@
+"""The benchmark data sets by name, and `load`, which reads anything.
+
+A data set lives in ``<data home>/<name>/``: either ``<name>.arff`` (also ``.gz`` or ``.bz2``), or
+the files of its public source under their own names. ``<name>.xml`` beside it names the labels;
+without it the position of the labels, which is recorded here, does. What is there is used as it is
+and no network is touched.
+
+Only files whose checksum is known are downloaded. For the others the registry names the source and
+the place where the file belongs. The checksums stand for the files as they were at the commit in
+the address; they were computed from the same rows and headers, compared with the published text
+in length, beginning and end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tagstream.base import DataError
+from tagstream.data.arff import iter_arff
+from tagstream.data.dataset import Dataset, collect, concatenate, stem
+from tagstream.data.libsvm import iter_libsvm
+from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
+
+__all__ = ["DATASETS", "DatasetInfo", "RemoteFile", "data_home", "fetch", "load"]
+
+_MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan"
+_BOOMER = "https://raw.githubusercontent.com/mrapp-ke/Boomer"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a public source, at a fixed commit, and the SHA-256 of its content."""
+
+    url: str
+    sha256: str
+
+    @property
+    def filename(self) -> str:
+        """The last part of the address."""
+        return self.url.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a benchmark data set before it is read.
+
+    Attributes
+    ----------
+    name, domain : str
+    n, p, q : int
+        Numbers of examples, features and labels.
+    cardinality : float
+        Mean number of labels per example.
+    labels : int
+        Where the labels stand, as in MEKA's ``-C``: the first ones if positive, else the last.
+    n_train : int or None
+        The first ``n_train`` rows are the training part of the customary split.
+    paper : bool
+        Whether it is one of the eight data sets of the paper.
+    source : str
+        Repository and files it comes from.
+    files : tuple of RemoteFile
+        What `fetch` downloads: the parts whose rows make up the data set, in order. Empty when no
+        public file with a known checksum has been established.
+    """
+
+    name: str
+    domain: str
+    n: int
+    p: int
+    q: int
+    cardinality: float
+    labels: int
+    n_train: int | None
+    paper: bool
+    source: str
+    files: tuple[RemoteFile, ...] = ()
+
+
+def _mulan(folder: str, *files: str) -> str:
+    return f"tsoumakas/mulan: data/multi-label/{folder}/ {', '.join(files)}"
+
+
+DATASETS: dict[str, DatasetInfo] = {
+    info.name: info
+    for info in [
+        DatasetInfo(
+            *("corel5k", "image", 5000, 499, 374, 3.522, -374, 4500, True),
+            _mulan("corel5k", "Corel5k-train-sparse.arff", "Corel5k-test-sparse.arff"),
+            (
+                RemoteFile(
+                    f"{_MULAN}/2f7c6545781ba4c09b4cb5ab4be4eedc03aa4e8b"
+                    "/data/multi-label/corel5k/Corel5k-train-sparse.arff",
+                    "19eb253c447144bea74ffa86b4731a56022addae2ba7d0aab72ad07fdc02e9b3",
+                ),
+                RemoteFile(
+                    f"{_MULAN}/2f7c6545781ba4c09b4cb5ab4be4eedc03aa4e8b"
+                    "/data/multi-label/corel5k/Corel5k-test-sparse.arff",
+                    "e8f8e9cd052c43ba7bdfdf99d242f461fc8c2a03163466d921e576887b51d8a7",
+                ),
+            ),
+        ),
+        DatasetInfo(
+            *("emotions", "music", 593, 72, 6, 1.868465, -6, 391, True),
+            _mulan("emotions", "emotions-train.arff", "emotions-test.arff"),
+        ),
+        DatasetInfo(
+            *("enron", "text", 1702, 1001, 53, 3.378378, -53, 1123, True),
+            _mulan("enron", "enron-train.arff", "enron-test.arff"),
+        ),
+        DatasetInfo(
+            *("medical", "text", 978, 1449, 45, 1.245399, -45, 333, True),
+            _mulan("medical", "medical-train.arff", "medical-test.arff"),
+        ),
+        DatasetInfo(
+            *("cal500", "music", 502, 68, 174, 26.043825, -174, None, True),
+            _mulan("cal500", "cal500.arff"),
+        ),
+        DatasetInfo(
+            *("image", "image", 2000, 294, 5, 1.236, -5, 1501, True),
+            "mrapp-ke/Boomer: data/ image-train.arff, image-test.arff",
+            (
+                RemoteFile(
+                    f"{_BOOMER}/1b6f0909fe2191ff1cd5748d65f5c57ae3ff4054/data/image-train.arff",
+                    "26bdac46f5eda9aa44adf8496787242a5a9d3cd2c5fa284d36b9d5221e0b92b6",
+                ),
+                RemoteFile(
+                    f"{_BOOMER}/1b6f0909fe2191ff1cd5748d65f5c57ae3ff4054/data/image-test.arff",
+                    "7ae850e486b4490b2fa55a06c0b67f2b5bf5406fbf9f2b80fc78acffa2066a26",
+                ),
+            ),
+        ),
+        DatasetInfo(
+            *("scene", "image", 2407, 294, 6, 1.073951, -6, 1211, True),
+            _mulan("scene", "scene-train.arff", "scene-test.arff"),
+            (
+                RemoteFile(
+                    f"{_MULAN}/5862bed221a9ec2baf9a090f5e98637e9dfb088b"
+                    "/data/multi-label/scene/scene-train.arff",
+                    "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
+                ),
+                RemoteFile(
+                    f"{_MULAN}/5862bed221a9ec2baf9a090f5e98637e9dfb088b"
+                    "/data/multi-label/scene/scene-test.arff",
+                    "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
+                ),
+            ),
+        ),
+        DatasetInfo(
+            *("slashdot", "text", 3782, 1079, 22, 1.180857, 22, 1891, True),
+            "abuyukcakir/gooweml: datasets/ SLASHDOT-F.arff",
+        ),
+        DatasetInfo(
+            *("yeast", "biology", 2417, 103, 14, 4.237071, -14, 1500, False),
+            _mulan("yeast", "yeast-train.arff", "yeast-test.arff"),
+        ),
+        DatasetInfo(
+            *("bibtex", "text", 7395, 1836, 159, 2.401893, -159, 4880, False),
+            _mulan("bibtex", "bibtex-train.arff", "bibtex-test.arff"),
+        ),
+        DatasetInfo(
+            *("delicious", "text", 16105, 500, 983, 19.019994, -983, 12920, False),
+            _mulan("delicious", "delicious-train.arff", "delicious-test.arff"),
+        ),
+        DatasetInfo(
+            *("mediamill", "video", 43907, 120, 101, 4.375567, -101, 30993, False),
+            "scikit-multilearn 0.0.1 source distribution: skmultilearn/data",
+        ),
+        DatasetInfo(
+            *("tmc2007-500", "text", 28596, 500, 22, 2.157924, -22, 21519, False),
+            _mulan("tmc2007", "tmc2007-500.arff"),
+            (
+                RemoteFile(
+                    f"{_MULAN}/1531119649de9c7ffec8e3009c649e5985d76c21"
+                    "/data/multi-label/tmc2007/tmc2007-500.arff",
+                    "3ea7e95dd80a78a3e7d521d77c3371bfef888da1d364b5a3bb71c7222ad7f013",
+                ),
+            ),
+        ),
+    ]
+}
+
+
+def data_home(path: str | os.PathLike[str] | None = None) -> Path:
+    """Return the directory of the data sets.
+
+    Parameters
+    ----------
+    path : path or None
+        None: ``$TAGSTREAM_DATA``, else the directory for caches of this user and system.
+    """
+    if path is not None:
+        return Path(path)
+    if os.environ.get("TAGSTREAM_DATA"):
+        return Path(os.environ["TAGSTREAM_DATA"])
+    if sys.platform == "win32":
+        cache = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        cache = Path.home() / "Library" / "Caches"
+    else:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "tagstream"
+
+
+def fetch(
+    name: str, *, data_home: str | os.PathLike[str] | None = None, progress: Any = False
+) -> list[Path]:
+    """Return the paths of a data set's ARFF files, downloading what is missing.
+
+    A download is written beside its destination, checked against its SHA-256 and only then moved
+    there. One that fails leaves nothing behind and can be repeated.
+
+    Parameters
+    ----------
+    name : str
+        A key of `DATASETS`.
+    data_home : path or None
+        See `tagstream.data.data_home`.
+    progress : bool or object
+        True shows a bar (needs tqdm); an object with ``total``, ``update``, ``reset`` and ``close``
+        is told instead.
+
+    Raises
+    ------
+    DataError
+        A downloaded file does not have its SHA-256.
+    FileNotFoundError
+        The data set is absent and cannot be downloaded.
+    ImportError
+        A download needs the extra ``tagstream[fetch]``.
+    """
+    info = DATASETS[name]
+    folder = _home(data_home) / name
+    for suffix in ("", ".gz", ".bz2"):
+        if (folder / f"{name}.arff{suffix}").is_file():
+            return [folder / f"{name}.arff{suffix}"]
+    if not info.files:
+        raise FileNotFoundError(
+            f"data set {name!r} must be at {folder / name}.arff (or .arff.gz), got no such file; "
+            f"it cannot be downloaded by name, its source is {info.source}"
+        )
+    for file in info.files:
+        if not (folder / file.filename).is_file():
+            _download(file, folder, progress)
+    return [folder / file.filename for file in info.files]
+
+
+_home = data_home  # the name is also that of a parameter
+
+
+def _download(file: RemoteFile, folder: Path, progress: Any) -> None:
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError(
+            f"downloading {file.url} needs pooch; install tagstream[fetch], "
+            f"or put the file into {folder}"
+        ) from error
+    try:
+        pooch.retrieve(
+            file.url,
+            known_hash=f"sha256:{file.sha256}",
+            fname=file.filename,
+            path=folder,
+            downloader=pooch.HTTPDownloader(progressbar=progress),
+        )
+    except ValueError as error:
+        raise DataError(f"{file.url}: must have SHA-256 {file.sha256}, got {error}") from error
+
+
+def load(
+    name_or_path: str | os.PathLike[str],
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    progress: Any = False,
+    labels: Any = None,
+    sep: str | None = None,
+    text: str | None = None,
+    ids: str | None = None,
+    missing: float = float("nan"),
+    hashing: Hashing | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+    format: str | None = None,
+) -> Dataset:
+    """Read a whole data set, by name or from a file.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        A key of `DATASETS`, downloaded if it is absent and can be; or the path of an ARFF, LIBSVM,
+        CSV or JSON Lines file, plain, ``.gz`` or ``.bz2``.
+    data_home, progress
+        For a name: see `fetch`.
+    labels
+        For ARFF and CSV: see `iter_arff` and `iter_csv`.
+    sep, text, ids
+        For CSV: see `iter_csv`.
+    missing : float
+        For ARFF and CSV: what stands in ``X`` for a missing value.
+    hashing : Hashing or None
+        For text and mappings in CSV and JSON Lines.
+    n_features, zero_based
+        For LIBSVM: see `iter_libsvm`.
+    format : {"arff", "csv", "jsonl", "libsvm"} or None
+        None: as the file's suffix says.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DataError
+        Naming path and line, when the file is not what it should be.
+    FileNotFoundError
+        No such name or path.
+    """
+    key = str(name_or_path).lower()
+    if isinstance(name_or_path, str) and key in DATASETS:
+        return _load_by_name(DATASETS[key], data_home, progress, missing)
+    path = Path(name_or_path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"data must be a file or one of {', '.join(DATASETS)}, got {str(name_or_path)!r}"
+        )
+    where, name = str(path), stem(path).name
+    match format or _format(path):
+        case "arff":
+            return concatenate(iter_arff(path, labels=labels, missing=missing), path=where)
+        case "libsvm":
+            batches = iter_libsvm(path, n_features=n_features, zero_based=zero_based)
+            return collect(batches, path=where, name=name, numeric=True)
+        case "csv":
+            batches = iter_csv(
+                path,
+                labels=labels,
+                sep=sep,
+                text=text,
+                ids=ids,
+                missing=missing,
+                hashing=hashing,
+            )
+            return collect(batches, path=where, name=name)
+        case "jsonl":
+            return collect(iter_jsonl(path, hashing=hashing), path=where, name=name)
+        case other:
+            raise ValueError(f"format must be arff, csv, jsonl or libsvm, got {other!r}")
+
+
+def _load_by_name(
+    info: DatasetInfo, home: str | os.PathLike[str] | None, progress: Any, missing: float
+) -> Dataset:
+    paths = fetch(info.name, data_home=home, progress=progress)
+    xml = paths[0].parent / f"{info.name}.xml"
+    labels = xml if xml.is_file() else info.labels
+    parts = chain.from_iterable(iter_arff(path, labels=labels, missing=missing) for path in paths)
+    data = concatenate(parts, path=str(paths[0]))
+    return Dataset(
+        data.X,
+        data.Y,
+        data.feature_names,
+        data.label_names,
+        name=info.name,
+        n_train=info.n_train,
+        known=data.known,
+    )
+
+
+_SUFFIXES: Sequence[tuple[str, tuple[str, ...]]] = [
+    ("arff", (".arff",)),
+    ("csv", (".csv",)),
+    ("jsonl", (".jsonl", ".ndjson")),
+    ("libsvm", (".libsvm", ".svm", ".svmlight", ".txt")),
+]
+
+
+def _format(path: Path) -> str:
+    suffix = (path.with_suffix("") if path.suffix in {".gz", ".bz2"} else path).suffix.lower()
+    for name, suffixes in _SUFFIXES:
+        if suffix in suffixes:
+            return name
+    raise ValueError(
+        f"the suffix of {str(path)!r} must tell its format, got {suffix!r}; pass format="
+    )
