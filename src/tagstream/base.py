@@ -341,11 +341,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self._check_params()
         rows = check_rows(X, self)
         classes = None
-        if not sp.issparse(Y) and not _is_label_sets(Y) and np.ndim(Y) == 1:
+        if not sp.issparse(Y) and not _is_label_sets(Y) and _n_dims(Y) == 1:
             classes = np.unique(np.asarray(Y))  # scikit-learn: classes_ of a 1-D y are sorted
         batch = self._read_batch(rows, Y, classes, [])
         for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_")]:
-            delattr(self, name)
+            if "callback" not in name:  # scikit-learn keeps its callbacks' context here
+                delattr(self, name)
         self._begin(X, rows, batch)
         self._absorb(rows, batch, None)
         return self
@@ -558,6 +559,14 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         tags.target_tags.single_output = True
         tags.input_tags.sparse = True
         return tags
+
+
+def _n_dims(Y: Any) -> int:
+    """Return the number of dimensions; a ragged list has none."""
+    try:
+        return np.asarray(Y).ndim
+    except ValueError:
+        return 0
 
 
 def _one_row(x: Any) -> Any:
