@@ -1,0 +1,260 @@
+"""What OSML-ELM and OLANSGD share: the first block, its scaling, and triangular least squares.
+
+Both baselines look at a first block of the stream before they start: to scale the features and
+to choose a strength of regularisation.  Until the block is full, its rows are the state.
+
+Recursive least squares is kept here as a triangle.  For rows h and targets t, ridge ρ,
+
+    S = [R | z],  RᵀR = ρI + Σ h hᵀ,  Rᵀz = Σ h tᵀ,  so that  β = R⁻¹z  minimises
+    ρ‖β‖² + Σ ‖t − βᵀh‖².
+
+A new row is rotated into the triangle (Givens).  No inverse is carried along, RᵀR is symmetric
+and positive by construction, and rounding errors do not feed back: they stay those of the last
+steps however long the stream (Golub and Van Loan, *Matrix Computations*, section 6.5).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from tagstream.base import Labels, Rows
+from tagstream.kernels import compiled
+
+__all__ = ["Block", "Scaling", "checked", "checked_keys", "insert", "regress", "to_unit"]
+
+Matrix = npt.NDArray[np.float64]
+
+# Scaled values beyond this are cut: one outlier must not outweigh the rest of the stream.
+LARGEST_SCALED = 5.0
+
+
+@compiled
+def insert(S: Matrix, row: Matrix) -> None:
+    """Rotate ``row`` = [h | t] into the triangle ``S`` = [R | z]; both change in place."""
+    n, m = S.shape
+    for i in range(n):
+        h = row[i]
+        if h == 0.0:
+            continue
+        r = math.hypot(S[i, i], h)
+        c = S[i, i] / r
+        s = h / r
+        for j in range(i, m):
+            old = S[i, j]
+            S[i, j] = c * old + s * row[j]
+            row[j] = c * row[j] - s * old
+
+
+@compiled
+def regress(S: Matrix, row: Matrix) -> None:
+    """Turn ``row`` = [h | 0] into [w | −βᵀh], where Rᵀw = h; ``S`` = [R | z] stays.
+
+    βᵀh = zᵀR⁻ᵀh = zᵀw, so one forward substitution serves all columns of z.
+    """
+    n, m = S.shape
+    for i in range(n):
+        if row[i] == 0.0:
+            continue
+        w = row[i] / S[i, i]
+        row[i] = w
+        for j in range(i + 1, m):
+            row[j] -= w * S[i, j]
+
+
+def to_unit(margin: Matrix) -> Matrix:
+    """Return 1 / (1 + exp(−2 margin)): at least 0.5 exactly where ``margin`` > 0."""
+    with np.errstate(over="ignore"):
+        unit: Matrix = 1 / (1 + np.exp(-2 * margin))
+    # Rounding would lift a margin just below zero, and zero itself, to 0.5.
+    return np.where(margin > 0, unit, np.minimum(unit, np.nextafter(0.5, 0)))
+
+
+class Scaling(NamedTuple):
+    """x ↦ (x − shift) · factor, cut to ±5; 0/1 columns stay, sparse rows are never shifted.
+
+    Attributes
+    ----------
+    shift, factor : arrays of shape (p,)
+    """
+
+    shift: Matrix
+    factor: Matrix
+
+    @classmethod
+    def of(cls, X: Rows, how: str) -> Scaling:
+        """Look at rows ``X`` of shape (n, p).
+
+        ``how="range"`` maps the range of each dense column to [−1, 1]; ``how="spread"`` gives it
+        mean 0 and deviation 1.  A sparse column is divided by its largest magnitude if that is
+        above 1.
+        """
+        p = X.shape[1]
+        if sp.issparse(X):
+            largest = abs(X).max(axis=0).toarray().ravel() if X.nnz else np.zeros(p)
+            return cls(np.zeros(p), 1 / np.maximum(largest, 1.0))
+        X = X.astype(np.float64, copy=False)
+        low, high = X.min(axis=0), X.max(axis=0)
+        if how == "range":
+            shift, spread = (low + high) / 2, (high - low) / 2
+        else:
+            shift, spread = X.mean(axis=0), X.std(axis=0)
+        # A column that is constant up to rounding is only shifted.
+        flat = spread <= 1e-9 * np.maximum(np.abs(low), np.abs(high)) + 1e-300
+        factor = 1 / np.where(flat, 1.0, spread)
+        binary = ((X == 0) | (X == 1)).all(axis=0)
+        return cls(np.where(binary, 0.0, shift), np.where(binary, 1.0, factor))
+
+    def __call__(self, X: Rows) -> Rows:
+        """Return scaled rows, of the same shape and kind."""
+        with np.errstate(over="ignore"):
+            if sp.issparse(X):
+                scaled = X.astype(np.float64)
+                scaled.data *= self.factor[scaled.indices]
+                np.clip(scaled.data, -LARGEST_SCALED, LARGEST_SCALED, out=scaled.data)
+                return scaled
+            return np.clip((X - self.shift) * self.factor, -LARGEST_SCALED, LARGEST_SCALED)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as plain values."""
+        return {"shift": self.shift.copy(), "factor": self.factor.copy()}
+
+    @classmethod
+    def load(cls, state: Any, p: int) -> Scaling:
+        """Return what :meth:`dump` described, for ``p`` features."""
+        checked_keys("scaling", state, ("shift", "factor"))
+        return cls(*(checked(state, name, np.float64, (p,)) for name in ("shift", "factor")))
+
+
+class Block:
+    """The first rows of a stream with their labels, until there are ``size`` of them.
+
+    ``made`` holds whatever the owner has computed from the present rows; it is dropped as soon
+    as a row is added, and is no part of the state.
+    """
+
+    def __init__(self, size: int, p: int, q: int, sparse: bool) -> None:
+        self.size, self.p, self.q, self.sparse = size, p, q, sparse
+        self.n = 0
+        self.made: Any = None
+        self._parts: list[tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.bool_]]] = []
+
+    def add(self, X: Rows, labels: Labels) -> None:
+        """Append rows with labels in q columns."""
+        known = np.ones(labels.Y.shape, np.bool_) if labels.known is None else labels.known
+        # A copy: the caller may reuse the memory of its rows.
+        self._parts.append((X.astype(np.float64), labels.Y.copy(), known.copy()))
+        self.n += X.shape[0]
+        self.made = None
+
+    def grow(self, q: int) -> None:
+        """Widen the labels: no earlier row had the new ones."""
+        new = ((0, 0), (0, q - self.q))
+        self._parts = [
+            (X, np.pad(Y, new), np.pad(known, new, constant_values=True))
+            for X, Y, known in self._parts
+        ]
+        self.q = q
+        self.made = None
+
+    def rows(self) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+        """Return X (n, p), Y (n, q) and where Y is known (n, q)."""
+        if not self._parts:
+            X = sp.csr_matrix((0, self.p)) if self.sparse else np.empty((0, self.p))
+            return X, np.empty((0, self.q), np.uint8), np.empty((0, self.q), np.bool_)
+        if len(self._parts) > 1:
+            X, Y, known = zip(*self._parts, strict=True)
+            stacked = sp.vstack(X, format="csr") if self.sparse else np.concatenate(X)
+            self._parts = [(stacked, np.concatenate(Y), np.concatenate(known))]
+        return self._parts[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored rows and labels."""
+        return sum(
+            Y.nbytes
+            + known.nbytes
+            + (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if self.sparse else X.nbytes)
+            for X, Y, known in self._parts
+        )
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as plain values."""
+        X, Y, known = self.rows()
+        state: dict[str, Any] = {"size": self.size, "Y": Y.copy(), "known": known.copy()}
+        if self.sparse:
+            state["data"] = X.data.copy()
+            state["indices"] = X.indices.astype(np.int64)
+            state["indptr"] = X.indptr.astype(np.int64)
+        else:
+            state["X"] = X.copy()
+        return state
+
+    @classmethod
+    def load(cls, state: Any, p: int, q: int, sparse: bool) -> Block:
+        """Return what :meth:`dump` described."""
+        own = ("data", "indices", "indptr") if sparse else ("X",)
+        checked_keys("first block", state, ("size", "Y", "known", *own))
+        Y = checked(state, "Y", np.uint8, (None, q))
+        n = len(Y)
+        known = checked(state, "known", np.bool_, (n, q))
+        if (known < Y).any():
+            raise ValueError("Y must hold 0 and 1 only, and 0 where it is not known")
+        block = cls(checked_count("size", state["size"], 1), p, q, sparse)
+        if n >= block.size:
+            raise ValueError(f"the first block must have fewer than {block.size} rows, got {n}")
+        if sparse:
+            data = checked(state, "data", np.float64, (None,))
+            indices = checked(state, "indices", np.int64, data.shape)
+            indptr = checked(state, "indptr", np.int64, (n + 1,))
+            row = np.repeat(np.arange(n), np.maximum(np.diff(indptr), 0))
+            if (
+                indptr[0] != 0
+                or len(row) != len(data)
+                or (np.diff(indptr) < 0).any()
+                or ((indices < 0) | (indices >= p)).any()
+                or (np.diff(row * p + indices) <= 0).any()
+            ):
+                raise ValueError("the rows of the first block must be a canonical CSR matrix")
+            X: Rows = sp.csr_matrix((data, indices, indptr), shape=(n, p))
+        else:
+            X = checked(state, "X", np.float64, (n, p))
+        if n:
+            block.add(X, Labels(Y, known))
+        return block
+
+
+def checked_keys(what: str, state: Any, names: tuple[str, ...]) -> None:
+    """Raise unless ``state`` is a dict with exactly these keys."""
+    if not isinstance(state, dict) or set(state) != set(names):
+        got = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
+        raise ValueError(f"the state of the {what} must have {sorted(names)}, got {got}")
+
+
+def checked_count(name: str, value: Any, least: int) -> int:
+    """Return ``value`` if it is an integer of at least ``least``, else raise."""
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return value
+
+
+def checked(
+    state: dict[str, Any], name: str, dtype: type, shape: tuple[int | None, ...]
+) -> npt.NDArray[Any]:
+    """Return a copy of array ``name`` of a loaded state if dtype and shape fit, else raise."""
+    value = state[name]
+    if not isinstance(value, np.ndarray) or value.dtype != np.dtype(dtype):
+        got = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
+        raise ValueError(f"{name} must be an array of {np.dtype(dtype)}, got {got}")
+    fits = value.ndim == len(shape) and all(
+        want is None or have == want for have, want in zip(value.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return np.array(value, order="C")

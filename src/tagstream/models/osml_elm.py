@@ -1,0 +1,534 @@
+"""OSML-ELM: an online sequential multi-label extreme learning machine.
+
+Venkatesan, Er, Dave, Pratama, Wu: *A novel online multi-label classifier for high-speed
+streaming data applications*, Evolving Systems 8 (2017), with the settings of the code that its
+authors released.
+
+    x ∈ ℝᵖ, y ∈ {0,1}^q      an example; its bipolar target is t = 2y − 1
+    L                        hidden neurons
+    W ∈ ℝ^{p×L}, b ∈ ℝᴸ      drawn once, never trained: W ~ U(−1, 1), b ~ U(0, 1)
+    h(x) = σ(Wᵀx + b)        σ(a) = 1/(1 + e⁻ᵃ); H stacks the rows hᵀ, T the rows tᵀ
+    β ∈ ℝ^{L×q}, M ∈ ℝ^{L×L} output weights; M is the inverse of HᵀH, or of HᵀH + ρI
+
+    initial block   M₀ = pinv(H₀ᵀH₀)           β₀ = pinv(H₀) T₀                    (1)
+       with ridge   M₀ = (H₀ᵀH₀ + ρI)⁻¹        β₀ = M₀ H₀ᵀ T₀                      (1ρ)
+    a chunk         M ← M − M Hᵀ (I + H M Hᵀ)⁻¹ H M                                (2)
+                    β ← β + M Hᵀ (T − Hβ)      with the new M                      (3)
+    prediction      o = βᵀh(x),  ŷ_j = [o_j > 0]                                   (4)
+
+By (2) and (3) β is the (ridge) least-squares solution on all examples seen, however they were
+cut into chunks; here each row is a chunk of its own.  In floating point the plain recursion
+loses that: (2) subtracts nearly equal matrices, what it loses is never regained, and M drifts
+away from symmetric and positive.  The stable variant carries a triangle instead of an inverse
+(:mod:`tagstream.models.blocks`).
+
+Choices where the paper is silent:
+
+- Features are scaled by the first block (without it, music features in the hundreds saturate
+  every neuron).  Its size must clearly exceed L, since H₀ᵀH₀ is nearly singular at N₀ = L; by
+  default it is 2L.
+- Before the first block is full, predictions are those of (1ρ) with ρ = 1 on what there is.
+- A label that was never seen has had the target −1 all along: one more output learns just that,
+  and a new label starts as its copy.  So it does not matter when a label is announced.
+- Where it is not known whether an item has a label, the target is the model's own output, so
+  that this label's residual is zero; in the first block each label is fitted to the rows where
+  it is known.  An item of which nothing is known is passed over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+import scipy.sparse as sp
+from sklearn.utils import check_random_state
+
+from tagstream.base import Labels, Rows, StreamClassifier, check_choice, check_number
+from tagstream.kernels import compiled, project_dense, project_sparse
+from tagstream.models.blocks import (
+    Block,
+    Scaling,
+    checked,
+    checked_count,
+    checked_keys,
+    insert,
+    regress,
+    to_unit,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["OSMLELM", "choose_ridge", "least_squares", "recursion"]
+
+Matrix = npt.NDArray[np.float64]
+
+RIDGES = tuple(10.0**k for k in range(-3, 4))
+EARLY_RIDGE = 1.0  # before the first block is full, and where a ridge cannot be chosen
+
+
+@compiled
+def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: npt.NDArray[np.bool_]) -> None:
+    """Apply Eqs. (2) and (3) to one row after another; ``M`` and ``beta`` change in place.
+
+    For one row h, with g = M h and kᵀ = hᵀM (equal only while M is symmetric),
+
+        M ← M − g kᵀ / (1 + hᵀg),    β ← β + (M h)(t − βᵀh)ᵀ.
+
+    Parameters
+    ----------
+    M : array of shape (L, L)
+    beta : array of shape (L, q)
+    H : array of shape (n, L)
+    T : array of shape (n, q)
+    known : bool array of shape (n, q)
+        Residuals count as zero where it is False.
+    """
+    L, q = beta.shape
+    g, k, residual = np.empty(L), np.empty(L), np.empty(q)
+    for n in range(H.shape[0]):
+        h = H[n]
+        k[:] = 0.0
+        residual[:] = T[n]
+        scale = 1.0
+        for i in range(L):
+            g[i] = _dot(M[i], h)
+            scale += h[i] * g[i]
+            for j in range(L):
+                k[j] += h[i] * M[i, j]
+            for j in range(q):
+                residual[j] -= h[i] * beta[i, j]
+        for j in range(q):
+            if not known[n, j]:
+                residual[j] = 0.0
+        for i in range(L):
+            step = g[i] / scale
+            for j in range(L):
+                M[i, j] -= step * k[j]
+        for i in range(L):
+            gain = _dot(M[i], h)
+            for j in range(q):
+                beta[i, j] += gain * residual[j]
+
+
+@compiled
+def _dot(a: Matrix, b: Matrix) -> float:
+    """Return aᵀb; four sums side by side let the processor overlap them."""
+    s0 = s1 = s2 = s3 = 0.0
+    n = a.shape[0]
+    for i in range(0, n - 3, 4):
+        s0 += a[i] * b[i]
+        s1 += a[i + 1] * b[i + 1]
+        s2 += a[i + 2] * b[i + 2]
+        s3 += a[i + 3] * b[i + 3]
+    for i in range(n - n % 4, n):
+        s0 += a[i] * b[i]
+    return (s0 + s1) + (s2 + s3)
+
+
+@compiled
+def _learn_triangle(S: Matrix, H: Matrix, T: Matrix, known: npt.NDArray[np.bool_]) -> None:
+    """Rotate the rows of [H | T] into ``S``; an unknown target is the present output."""
+    L, m = S.shape
+    row, own = np.empty(m), np.empty(m)
+    for n in range(H.shape[0]):
+        row[:L] = H[n]
+        row[L:] = T[n]
+        if not known[n].all():
+            own[:L] = H[n]
+            own[L:] = 0.0
+            regress(S, own)
+            for j in range(m - L):
+                if not known[n, j]:
+                    row[L + j] = -own[L + j]
+        insert(S, row)
+
+
+@compiled
+def _sigmoid(A: Matrix) -> None:
+    """Apply σ to ``A`` in place."""
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            A[i, j] = 1.0 / (1.0 + math.exp(-A[i, j]))
+
+
+def least_squares(H: Matrix, T: Matrix, ridge: float | None) -> Matrix:
+    """Return β₀ of Eq. (1), or of Eq. (1ρ) when there is a ridge: shape (L, q)."""
+    if ridge is None:
+        return np.asarray(scipy.linalg.pinv(H) @ T)
+    L = H.shape[1]
+    # QR of the stacked system: HᵀH would square the condition number.
+    Q, R = scipy.linalg.qr(np.vstack([H, math.sqrt(ridge) * np.eye(L)]), mode="economic")
+    return np.asarray(scipy.linalg.solve_triangular(R, Q[: len(H)].T @ T))
+
+
+def choose_ridge(H: Matrix, T: Matrix) -> float:
+    """Return the ridge of least leave-one-out squared error among 10⁻³, …, 10³.
+
+    With H = U diag(s) Vᵀ the fitted values are U diag(s²/(s² + ρ)) UᵀT, and leaving row i out
+    divides its residual by 1 − Σ_l U_il² s_l²/(s_l² + ρ).
+    """
+    if len(H) < 2 or T.shape[1] == 0:
+        return EARLY_RIDGE
+    U, s, _ = scipy.linalg.svd(H, full_matrices=False)
+    errors = []
+    for ridge in RIDGES:
+        shrink = s**2 / (s**2 + ridge)
+        left_out = (T - (U * shrink) @ (U.T @ T)) / (1 - (U**2) @ shrink)[:, None]
+        errors.append(float(np.mean(left_out**2)))
+    return RIDGES[int(np.argmin(errors))]
+
+
+class _Hidden:
+    """The random layer h(x) = σ(Wᵀx + b), drawn from a seed when it is first needed."""
+
+    def __init__(self, p: int, L: int, seed: int) -> None:
+        self.p, self.L, self.seed = p, L, seed
+        self._drawn: tuple[Matrix, Matrix] | None = None
+
+    @property
+    def weights(self) -> tuple[Matrix, Matrix]:
+        """W of shape (p, L) and b of shape (L,)."""
+        if self._drawn is None:
+            # RandomState, because its streams are frozen: a saved seed means the same for ever.
+            draw = np.random.RandomState(self.seed)
+            self._drawn = draw.uniform(-1, 1, (self.p, self.L)), draw.uniform(0, 1, self.L)
+        return self._drawn
+
+    def __call__(self, X: Rows) -> Matrix:
+        """Return H of shape (n, L); a row's values do not depend on the rows beside it."""
+        W, b = self.weights
+        H = np.empty((X.shape[0], self.L))
+        if sp.issparse(X):
+            indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
+            project_sparse(indptr, indices, X.data.astype(np.float64, copy=False), W, b, H)
+        else:
+            project_dense(np.ascontiguousarray(X, np.float64), W, b, H)
+        _sigmoid(H)
+        return H
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._drawn is None else sum(array.nbytes for array in self._drawn)
+
+
+class _Network:
+    """A started OSML-ELM: hidden layer, scaling, and the solver's state.
+
+    Columns of β and z: one for the label never seen, then the q labels.
+    """
+
+    def __init__(self, hidden: _Hidden, scaling: Scaling | None, ridge: float | None) -> None:
+        self.hidden, self.scaling, self.ridge = hidden, scaling, ridge
+        self.M: Matrix | None = None  # of the plain recursion, with beta
+        self.beta: Matrix = np.empty((hidden.L, 0))
+        self.S: Matrix | None = None  # of the stable variant
+
+    @classmethod
+    def of(
+        cls, block: Block, hidden: _Hidden, scale: str | None, ridge: Any, solver: str
+    ) -> _Network:
+        """Start from the rows of the first block."""
+        X, Y, known = block.rows()
+        scaling = Scaling.of(X, "range") if scale == "auto" else None
+        H = hidden(X if scaling is None else scaling(X))
+        T, known = _targets(Y, known)
+        if ridge == "auto":
+            sure = known.all(axis=1)
+            ridge = choose_ridge(H[sure], T[sure, 1:])
+        self = cls(hidden, scaling, None if ridge is None else float(ridge))
+        beta = np.empty((hidden.L, T.shape[1]))
+        masks, which = np.unique(known, axis=1, return_inverse=True)
+        for m, rows in enumerate(masks.T):  # labels known on the same rows are solved together
+            columns = which.ravel() == m
+            beta[:, columns] = least_squares(H[rows], T[np.ix_(rows, columns)], self.ridge)
+        if solver == "recursion":
+            self.beta = beta
+            gram = H.T @ H
+            if self.ridge is None:
+                self.M = np.ascontiguousarray(scipy.linalg.pinv(gram))
+            else:
+                gram[np.diag_indices(hidden.L)] += self.ridge
+                self.M = np.ascontiguousarray(scipy.linalg.inv(gram))
+        else:
+            stacked = np.vstack([H, math.sqrt(float(ridge)) * np.eye(hidden.L)])
+            R = scipy.linalg.qr(stacked, mode="r")[0][: hidden.L]
+            self.S = np.ascontiguousarray(np.hstack([R, R @ beta]))
+        return self
+
+    def learn(self, X: Rows, Y: npt.NDArray[np.uint8], known: npt.NDArray[np.bool_]) -> None:
+        H = self.hidden(X if self.scaling is None else self.scaling(X))
+        T, known = _targets(Y, known)
+        if self.S is not None:
+            _learn_triangle(self.S, H, T, known)
+        elif self.M is not None:
+            recursion(self.M, self.beta, H, T, known)
+
+    def outputs(self, X: Rows) -> Matrix:
+        """Return o of Eq. (4), of shape (n, q)."""
+        H = self.hidden(X if self.scaling is None else self.scaling(X))
+        if self.S is not None:
+            rows = np.zeros((len(H), self.S.shape[1]))
+            rows[:, : self.hidden.L] = H
+            for row in rows:
+                regress(self.S, row)
+            return -rows[:, self.hidden.L + 1 :]
+        out = np.empty((len(H), self.beta.shape[1]))
+        project_dense(H, self.beta, np.zeros(self.beta.shape[1]), out)
+        return out[:, 1:]
+
+    def weights(self) -> Matrix:
+        """Return β, of shape (L, q)."""
+        if self.S is None:
+            return self.beta[:, 1:]
+        L = self.hidden.L
+        return np.asarray(scipy.linalg.solve_triangular(self.S[:, :L], self.S[:, L + 1 :]))
+
+    def grow(self, q: int) -> None:
+        """Give new labels what the label never seen has learnt."""
+        if self.S is not None:
+            L = self.hidden.L
+            never = np.repeat(self.S[:, L : L + 1], q + 1 + L - self.S.shape[1], axis=1)
+            self.S = np.hstack([self.S, never])
+        else:
+            never = np.repeat(self.beta[:, :1], q + 1 - self.beta.shape[1], axis=1)
+            self.beta = np.hstack([self.beta, never])
+
+    @property
+    def nbytes(self) -> int:
+        solver = self.S.nbytes if self.S is not None else 0
+        if self.M is not None:
+            solver = self.M.nbytes + self.beta.nbytes
+        return solver + (sum(part.nbytes for part in self.scaling) if self.scaling else 0)
+
+    def dump(self) -> dict[str, Any]:
+        state: dict[str, Any] = {
+            "ridge": self.ridge,
+            "scaling": None if self.scaling is None else self.scaling.dump(),
+        }
+        if self.M is not None:
+            return state | {"M": self.M.copy(), "beta": self.beta.copy()}
+        assert self.S is not None
+        return state | {"S": self.S.copy()}
+
+    @classmethod
+    def load(cls, state: Any, hidden: _Hidden, q: int) -> _Network:
+        plain = isinstance(state, dict) and "S" not in state
+        checked_keys("network", state, ("ridge", "scaling", *(("M", "beta") if plain else ("S",))))
+        ridge = state["ridge"]
+        if ridge is not None or not plain:
+            check_number("ridge", ridge, least=SMALLEST_RIDGE)
+        scaling = state["scaling"]
+        self = cls(hidden, None if scaling is None else Scaling.load(scaling, hidden.p), ridge)
+        L = hidden.L
+        if plain:
+            self.M = checked(state, "M", np.float64, (L, L))
+            self.beta = checked(state, "beta", np.float64, (L, q + 1))
+        else:
+            self.S = checked(state, "S", np.float64, (L, L + q + 1))
+            if not np.diagonal(self.S).all() or np.tril(self.S[:, :L], -1).any():
+                raise ValueError("S must be an upper triangle with no zero on its diagonal")
+        return self
+
+
+SMALLEST_RIDGE = 1e-12
+
+
+def _targets(
+    Y: npt.NDArray[np.uint8], known: npt.NDArray[np.bool_]
+) -> tuple[Matrix, npt.NDArray[np.bool_]]:
+    """Return bipolar targets, and where they are known, with the never seen label in front."""
+    n = len(Y)
+    T = np.hstack([np.full((n, 1), -1.0), 2.0 * Y - 1.0])
+    return T, np.hstack([np.ones((n, 1), np.bool_), known])
+
+
+class OSMLELM(StreamClassifier):
+    """Online sequential multi-label extreme learning machine.
+
+    A random hidden layer whose output weights are the least-squares solution on all examples
+    seen, kept up to date by recursive least squares.  ``OSMLELM()`` has the settings that its
+    authors released; :meth:`stable` is regularised and keeps its precision on long streams.
+
+    Learning takes O(pL + L² + Lq) per example, predicting O(pL + Lq) (``solver="qr"``:
+    O(pL + L² + Lq)); memory is O(pL + L² + Lq) and does not grow with the stream.
+
+    Parameters
+    ----------
+    n_hidden : int, default 200
+        Hidden neurons L.
+    first_block : int or None, default None
+        Examples N₀ that are gathered before the recursion starts; None means 2 · ``n_hidden``.
+        The authors' code has 200, the paper's protocol a fifth of the training part.
+    ridge : positive float, "auto" or None, default None
+        Strength ρ of the regularisation; "auto" chooses it from 10⁻³, …, 10³ by leave-one-out
+        error on the first block; None is the unregularised solution of the paper.
+    solver : {"recursion", "qr"}, default "recursion"
+        The paper's recursion of an inverse, or rotations into a triangle, which needs a ridge.
+    scale : {"auto", None}, default "auto"
+        "auto" maps the range of each feature in the first block to [−1, 1]; 0/1 features stay,
+        and sparse ones are at most divided by their largest magnitude.
+    random_state : int, RandomState instance or None, default None
+        Draws the hidden layer.
+
+    Attributes
+    ----------
+    beta_ : array of shape (L, q)
+        Output weights.
+    ridge_ : float or None
+        The ridge in use.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tagstream.models.osml_elm import OSMLELM
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] * X[:, 1] > 0])
+    >>> model = OSMLELM.stable(n_hidden=50, random_state=0).partial_fit(X, Y)
+    >>> model.predict([[1, 1], [-1, 1]]).astype(int)
+    array([[1, 1],
+           [0, 0]])
+    >>> float(model.ridge_)
+    0.001
+    """
+
+    def __init__(
+        self,
+        n_hidden: int = 200,
+        *,
+        first_block: int | None = None,
+        ridge: float | str | None = None,
+        solver: str = "recursion",
+        scale: str | None = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.first_block = first_block
+        self.ridge = ridge
+        self.solver = solver
+        self.scale = scale
+        self.random_state = random_state
+
+    @classmethod
+    def stable(
+        cls,
+        n_hidden: int = 200,
+        *,
+        first_block: int | None = None,
+        ridge: float | str = "auto",
+        scale: str | None = "auto",
+        random_state: Any = None,
+    ) -> Self:
+        """Return the regularised variant that keeps its precision on long streams."""
+        return cls(
+            n_hidden,
+            first_block=first_block,
+            ridge=ridge,
+            solver="qr",
+            scale=scale,
+            random_state=random_state,
+        )
+
+    @property
+    def beta_(self) -> Matrix:
+        """Output weights β of shape (L, q)."""
+        return self._started().weights()
+
+    @property
+    def ridge_(self) -> float | None:
+        """The ridge in use."""
+        return self._started().ridge
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of the state, the hidden layer included."""
+        parts = (self._hidden, self._block, self._network)
+        return sum(part.nbytes for part in parts if part is not None)
+
+    # ------------------------------------------------------------------ hooks
+    def _check_params(self) -> None:
+        check_number("n_hidden", self.n_hidden, kind=int, least=1)
+        check_number("first_block", self.first_block, kind=int, least=1, none=True)
+        check_choice("solver", self.solver, ("recursion", "qr"))
+        check_choice("scale", self.scale, ("auto", None))
+        if isinstance(self.ridge, str):
+            check_choice("ridge", self.ridge, ("auto",))
+        else:
+            plain = self.solver == "recursion"
+            check_number("ridge", self.ridge, least=SMALLEST_RIDGE, most=1e12, none=plain)
+        check_random_state(self.random_state)
+
+    def _start(self) -> None:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._hidden = _Hidden(self.n_features_in_, int(self.n_hidden), seed)
+        size = 2 * self.n_hidden if self.first_block is None else self.first_block
+        self._block: Block | None = Block(int(size), self.n_features_in_, 0, self._sparse)
+        self._network: _Network | None = None
+
+    def _grow(self, q: int) -> None:
+        for part in (self._block, self._network):
+            if part is not None:
+                part.grow(q)
+
+    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
+        Y, known = labels
+        if known is None:
+            known = np.ones(Y.shape, np.bool_)
+        elif not known.any(axis=1).all():
+            some = known.any(axis=1)
+            X, Y, known = X[some], Y[some], known[some]
+        if self._block is not None:
+            room = self._block.size - self._block.n
+            self._block.add(X[:room], Labels(Y[:room], known[:room]))
+            if self._block.n < self._block.size:
+                return
+            self._network = _Network.of(
+                self._block, self._hidden, self.scale, self.ridge, self.solver
+            )
+            self._block = None
+            X, Y, known = X[room:], Y[room:], known[room:]
+        if X.shape[0]:
+            self._started().learn(X, Y, known)
+
+    def _started(self) -> _Network:
+        """Return the network; before the first block is full, one made of what there is."""
+        if self._network is not None:
+            return self._network
+        block = self._block
+        assert block is not None
+        if block.made is None:
+            ridge = self.ridge if isinstance(self.ridge, (int, float)) else EARLY_RIDGE
+            block.made = _Network.of(block, self._hidden, self.scale, ridge, "qr")
+        made: _Network = block.made
+        return made
+
+    def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
+        if self._block is not None and self._block.n == 0:
+            return np.zeros((X.shape[0], len(self.classes_)))
+        return to_unit(self._started().outputs(X))
+
+    def _dump(self) -> dict[str, Any]:
+        return {
+            "seed": self._hidden.seed,
+            "n_hidden": self._hidden.L,
+            "block": None if self._block is None else self._block.dump(),
+            "network": None if self._network is None else self._network.dump(),
+        }
+
+    def _load(self, state: dict[str, Any]) -> None:
+        checked_keys("learner", state, ("seed", "n_hidden", "block", "network"))
+        p, q = self.n_features_in_, len(self.classes_)
+        seed = checked_count("seed", state["seed"], 0)
+        if seed >= 2**31:
+            raise ValueError(f"seed must be below 2**31, got {seed}")
+        L = checked_count("n_hidden", state["n_hidden"], 1)
+        block, network = state["block"], state["network"]
+        if (block is None) == (network is None):
+            raise ValueError("the state must have a first block or a network, not both")
+        self._hidden = _Hidden(p, L, seed)
+        self._block = None if block is None else Block.load(block, p, q, self._sparse)
+        self._network = None if network is None else _Network.load(network, self._hidden, q)
