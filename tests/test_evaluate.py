@@ -15,7 +15,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neural_network import MLPClassifier
 
-from tagstream.evaluate import holdout, iterative_folds, prequential, train_test
+from tagstream.evaluate import HoldoutResult, holdout, iterative_folds, prequential, train_test
 from tagstream.metrics import MultiLabelScores
 
 
@@ -208,6 +208,30 @@ def test_the_seed_decides_everything():
     a, b = (holdout(Frequency(), X, Y, seed=7).mean for _ in range(2))
     assert a == b
     assert a != holdout(Frequency(), X, Y, seed=8).mean
+
+
+def test_each_repeat_deals_anew():
+    X, Y = stream(5)
+    models = []
+
+    def factory(n_init):
+        models.append(Frequency())
+        return models[-1]
+
+    holdout(factory, X, Y, folds=2, repeats=2)
+    tests = [sorted(model.log[-1][1]) for model in models]
+    assert tests[0] not in tests[2:]
+
+
+def test_a_fold_without_a_known_label_does_not_spoil_the_mean():
+    X, Y = stream(5)
+    Y = Y.astype(float)
+    Y[30:] = np.nan
+    train, tests = np.arange(20), (np.arange(20, 30), np.arange(30, 40))
+    result = HoldoutResult(tuple(train_test(Frequency(), X, Y, train, test) for test in tests))
+    assert result.mean == result.folds[0].measures
+    assert result.std["micro_f1"] == 0
+    assert HoldoutResult(result.folds[1:]).mean == {}
 
 
 def test_the_given_model_is_left_alone():
@@ -552,6 +576,15 @@ def test_an_error_before_the_first_fit_that_is_not_about_fitting_comes_through()
         prequential(Broken(), *stream(35), scores=False)
 
 
+def test_an_attribute_error_after_learning_comes_through():
+    class Forgetful(Frequency):
+        def predict(self, X):
+            raise AttributeError("no such thing")
+
+    with pytest.raises(AttributeError, match="no such thing"):
+        prequential(Forgetful(), *stream(35), scores=False)
+
+
 # ---- refusals ----
 
 
@@ -567,6 +600,7 @@ def test_an_error_before_the_first_fit_that_is_not_about_fitting_comes_through()
         ({"init": 40}, "init must be an integer between 0 and 39, got 40"),
         ({"fading": 1.5}, "fading must be a number between 0 and 1 or None, got 1.5"),
         ({"k": 0}, "k must hold positive integers, got 0"),
+        ({"threshold": "high"}, "threshold must be a number .* or None, got 'high'"),
     ],
 )
 def test_a_refused_run_says_why_and_teaches_nothing(options, message):

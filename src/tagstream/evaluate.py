@@ -82,22 +82,23 @@ class HoldoutResult:
 
     @property
     def mean(self) -> dict[str, float]:
-        """Mean over the folds of each measure, by name."""
+        """Mean of each measure, by name, over the folds; one without a known label is left out."""
         return {name: float(np.mean(values)) for name, values in self._columns().items()}
 
     @property
     def std(self) -> dict[str, float]:
         """Sample standard deviation (n − 1) over the folds; 0 when there is only one."""
-        ddof = min(1, len(self.folds) - 1)
-        return {name: float(np.std(values, ddof=ddof)) for name, values in self._columns().items()}
+        columns = self._columns().items()
+        return {name: float(np.std(v, ddof=min(1, len(v) - 1))) for name, v in columns}
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain lists and numbers, for a JSON record."""
         return {"folds": [asdict(fold) for fold in self.folds], "mean": self.mean, "std": self.std}
 
     def _columns(self) -> dict[str, list[float]]:
-        rows = [fold.measures for fold in self.folds]
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        rows = [measures for fold in self.folds if (measures := fold.measures)]
+        common = [name for name in rows[0] if all(name in row for row in rows)] if rows else []
+        return {name: [row[name] for row in rows] for name in common}
 
 
 @dataclass(frozen=True)
@@ -510,6 +511,7 @@ class _Learner:
         for method in ("partial_fit", "predict" if threshold is None else "predict_proba"):
             if not callable(getattr(model, method, None)):
                 raise ValueError(f"model must have {method}, got {type(model).__name__}")
+        check_number("threshold", threshold, none=True)
         self.model = model
         self.q = q
         self.scores = scores
