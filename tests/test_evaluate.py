@@ -193,6 +193,12 @@ def test_measures_of_a_fold_are_those_of_its_test_part():
     assert fold.predict_seconds > 0
 
 
+def test_single_calls_play_no_part_in_a_hold_out():
+    X, Y = stream(3)
+    expected = holdout(Frequency(), X, Y, folds=2).mean
+    assert holdout(FrequencyByOne(), X, Y, folds=2).mean == expected
+
+
 def test_mean_and_spread_are_over_folds_and_repeats():
     X, Y = stream(4)
     result = holdout(Frequency(), X, Y, folds=3, repeats=2, seed=1)

@@ -481,7 +481,8 @@ def prequential(
     arrival = arrival[order]
 
     learner = _Learner(_called(model, init), Y.shape[1], scores, threshold)
-    learner.by_one = batch == 1 and isinstance(X, np.ndarray) and X.ndim == 2 and learner.by_one
+    if batch == 1 and isinstance(X, np.ndarray) and X.ndim == 2:
+        learner.by_one = _has_single_calls(learner.model)
     meter = _Meter(window, fading, k)
     curve: list[Checkpoint] = []
     if init:
@@ -516,10 +517,7 @@ class _Learner:
         self.q = q
         self.scores = scores
         self.threshold = threshold
-        needed = ["learn_one", "predict_one"] + ["predict_proba_one"] * hasattr(
-            model, "predict_proba"
-        )
-        self.by_one = all(callable(getattr(model, name, None)) for name in needed)
+        self.by_one = False
         self.n_learned = 0
         self.learn_seconds = 0.0
         self.predict_seconds = 0.0
@@ -639,6 +637,13 @@ class _Meter:
             predict_seconds=learner.predict_seconds,
             nbytes=learner.nbytes,
         )
+
+
+def _has_single_calls(model: Any) -> bool:
+    names = ["learn_one", "predict_one"]
+    if hasattr(model, "predict_proba"):
+        names.append("predict_proba_one")
+    return all(callable(getattr(model, name, None)) for name in names)
 
 
 def _first_fit(model: Any, X: Any, Y: npt.NDArray[Any], q: int) -> None:
