@@ -7,7 +7,9 @@ from tagstream.data.arff import iter_arff, read_labels_xml
 from tagstream.data.dataset import Batch, Dataset
 from tagstream.data.libsvm import iter_libsvm
 from tagstream.data.registry import DATASETS, DatasetInfo, RemoteFile, data_home, fetch, load
+from tagstream.data.synthetic import make_stream
 from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
+from tagstream.data.writers import write_arff, write_csv, write_jsonl, write_libsvm
 
 __all__ = [
     "DATASETS",
@@ -23,5 +25,10 @@ __all__ = [
     "iter_jsonl",
     "iter_libsvm",
     "load",
+    "make_stream",
     "read_labels_xml",
+    "write_arff",
+    "write_csv",
+    "write_jsonl",
+    "write_libsvm",
 ]

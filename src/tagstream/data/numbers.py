@@ -82,7 +82,7 @@ def _parse_block(
         marks, kinds = marks[~is_sign], kinds[~is_sign]
     closes = np.flatnonzero(kinds != _POINT)
     ends = kinds[closes]
-    if not text or not _only(ends, separators) or a[-1] != ends[-1]:
+    if not text or text[-1] not in separators or not _only(ends, separators):
         return None
 
     stop = marks[closes]

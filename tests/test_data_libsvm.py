@@ -1,0 +1,124 @@
+"""Multi-label LIBSVM files with and without the header of the extreme classification repository."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tagstream.base import DataError
+from tagstream.data import iter_libsvm, load
+from tagstream.data.dataset import collect
+
+
+def read(text: str | bytes, **options):
+    stream = io.BytesIO(text.encode() if isinstance(text, str) else text)
+    return collect(iter_libsvm(stream, **options), path="<stream>", name="toy", numeric=True)
+
+
+def test_plain_records_by_hand():
+    data = read("3,10 1:0.5 4:-2 # first\n 2:1\n# only a comment\n\n10 \n")
+    assert data.X.toarray().tolist() == [[0.5, 0, 0, -2], [0, 1, 0, 0], [0, 0, 0, 0]]
+    assert data.label_names == ("3", "10")
+    assert data.Y.tolist() == [[1, 1], [0, 0], [0, 1]]
+
+
+def test_records_with_a_header_count_from_0():
+    data = read("3 5 4\n0,3 0:1.5\n \n2 4:1 1:2\n")
+    assert data.X.toarray().tolist() == [[1.5, 0, 0, 0, 0], [0] * 5, [0, 2, 0, 0, 1]]
+    assert data.label_names == ("0", "1", "2", "3")
+    assert data.label_sets == [("0", "3"), (), ("2",)]
+
+
+def test_the_base_can_be_chosen():
+    assert read("1 0:7\n", zero_based=True).X.toarray().tolist() == [[7]]
+    assert read("1 2 9\n1 2:7\n", zero_based=False).X.toarray().tolist() == [[0, 7]]
+
+
+def test_sklearn_reads_the_same():
+    from sklearn.datasets import load_svmlight_file
+
+    text = b"1,3 1:0.25 3:4\n2 2:-1e-3\n 1:1\n"
+    X, y = load_svmlight_file(io.BytesIO(text), multilabel=True)
+    data = read(text)
+    np.testing.assert_array_equal(data.X.toarray(), X.toarray())
+    assert data.label_sets == [tuple(str(int(label)) for label in labels) for labels in y]
+
+
+def test_without_a_declared_width_later_batches_may_be_wider():
+    batches = list(iter_libsvm(io.BytesIO(b"1 1:1\n2 5:1\n"), chunk=1))
+    assert [batch.X.shape for batch in batches] == [(1, 1), (1, 5)]
+    assert read("1 1:1\n2 5:1\n", chunk=1).X.shape == (2, 5)
+    assert read("1 1:1\n2 5:1\n", chunk=1, n_features=8).X.shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 1:1\n1 1:2 1:3\n", "2: an index must not be repeated, got 1 twice"),
+        ("1 0:1\n", "1: an index must be from 1 to 2147483647, got 0"),
+        ("1 9 2\n1 9:1\n", "2: an index must be from 0 to 8, got 9"),
+        ("1 9 2\n2 1:1\n", "2: a label must be from 0 to 1 (see the header), got 2"),
+        ("2 9 2\n1 1:1\n", "2: must have 2 records as the header says, got 1"),
+        ("1.5 1:1\n", "1: a label must be an integer, got '1.5'"),
+        ("1,,2 1:1\n", "1: a label must be an integer, got ''"),
+        ("1 1:\n", "1: a record must be 'label,label index:value ...' in finite numbers, got '1:'"),
+        ("1 1:nan\n", "1: a record must be"),
+        ("1 1:1e999\n", "1: a record must be"),
+        ("1 1:1:1\n", "1: a record must be"),
+        ("1 1:1 2\n", "1: a record must be"),
+        ("1 qid:3 1:1\n", "1: a record must be"),
+        ("1 1:1\n\xff\n", "2: must be UTF-8 text"),
+        ("1 99999999999999999999:1\n", "1: an index must be from 1"),
+    ],
+)
+def test_a_bad_record_is_refused_with_its_line(text, message):
+    with pytest.raises(DataError) as caught:
+        read(text.encode("latin-1"))
+    assert str(caught.value).startswith(f"<stream>:{message}")
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "a.svm").write_text("")
+    with pytest.raises(DataError, match=r"a\.svm: must hold at least one record"):
+        load(tmp_path / "a.svm")
+
+
+records = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 9), unique=True),
+        st.dictionaries(st.integers(0, 7), st.floats(-1e9, 1e9).filter(bool)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(records, st.integers(1, 5), st.booleans())
+def test_what_is_written_is_read_whatever_the_chunks(rows, chunk, has_header):
+    base = 0 if has_header else 1
+    text = f"{len(rows)} 8 10\n" if has_header else ""
+    for labels, x in rows:
+        entries = " ".join(f"{j + base}:{value!r}" for j, value in x.items())
+        text += f"{','.join(map(str, labels))} {entries}\n"
+    data = read(text, chunk=chunk, n_features=8)
+    assert data.label_sets == [tuple(map(str, sorted(labels))) for labels, _ in rows]
+    assert data.X.has_canonical_format
+    assert [dict(zip(r.indices.tolist(), r.data.tolist(), strict=True)) for r in data.X] == [
+        dict(sorted(x.items())) for _, x in rows
+    ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=60) | st.text("0123456789:,. -+e#\n", max_size=60).map(str.encode))
+def test_garbage_is_refused_or_makes_sense(garbage):
+    try:
+        data = read(garbage)
+    except DataError:
+        return
+    assert data.X.shape[0] == len(data.Y) > 0
+    assert np.isfinite(data.X.data).all()
