@@ -555,15 +555,16 @@ class _Learner:
             if self.n_learned:
                 raise
             nothing = np.zeros((X.shape[0], 0))
-            return nothing, nothing if self.scores and hasattr(
-                self.model, "predict_proba"
-            ) else None
+            return nothing, nothing if self._gives_scores() else None
         finally:
             self.predict_seconds += perf_counter() - start
 
+    def _gives_scores(self) -> bool:
+        return self.scores and hasattr(self.model, "predict_proba")
+
     def _predict(self, X: Any) -> tuple[Any, Any]:
         scores = None
-        if self.threshold is not None or (self.scores and hasattr(self.model, "predict_proba")):
+        if self.threshold is not None or self._gives_scores():
             if self.by_one:
                 scores = np.asarray(self.model.predict_proba_one(X[0]), np.float64)[None]
             else:
