@@ -79,6 +79,9 @@ def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: npt.NDArray[
 
         M ← M − g kᵀ / (1 + hᵀg),    β ← β + (M h)(t − βᵀh)ᵀ.
 
+    A row is passed over when 1 + hᵀg, at least 1 for a positive M, has fallen below ½: M has
+    lost its sign there, and dividing by less would let it grow without bound.
+
     Parameters
     ----------
     M : array of shape (L, L)
@@ -102,6 +105,8 @@ def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: npt.NDArray[
                 k[j] += h[i] * M[i, j]
             for j in range(q):
                 residual[j] -= h[i] * beta[i, j]
+        if not scale >= 0.5:
+            continue
         for j in range(q):
             if not known[n, j]:
                 residual[j] = 0.0
@@ -167,20 +172,22 @@ def least_squares(H: Matrix, T: Matrix, ridge: float | None) -> Matrix:
 
 
 def choose_ridge(H: Matrix, T: Matrix) -> float:
-    """Return the ridge of least leave-one-out squared error among 10⁻³, …, 10³.
+    """Return the ridge among 10⁻³, …, 10³ whose left-out predictions are best by micro-F1.
 
     With H = U diag(s) Vᵀ the fitted values are U diag(s²/(s² + ρ)) UᵀT, and leaving row i out
-    divides its residual by 1 − Σ_l U_il² s_l²/(s_l² + ρ).
+    divides its residual by 1 − Σ_l U_il² s_l²/(s_l² + ρ).  Ties go to the smaller squared error.
     """
     if len(H) < 2 or T.shape[1] == 0:
         return EARLY_RIDGE
     U, s, _ = scipy.linalg.svd(H, full_matrices=False)
-    errors = []
+    merits = []
     for ridge in RIDGES:
         shrink = s**2 / (s**2 + ridge)
-        left_out = (T - (U * shrink) @ (U.T @ T)) / (1 - (U**2) @ shrink)[:, None]
-        errors.append(float(np.mean(left_out**2)))
-    return RIDGES[int(np.argmin(errors))]
+        residual = (T - (U * shrink) @ (U.T @ T)) / (1 - (U**2) @ shrink)[:, None]
+        predicted, true = T - residual > 0, T > 0
+        both, either = (predicted & true).sum(), predicted.sum() + true.sum()
+        merits.append((2 * both / max(either, 1), -float(np.mean(residual**2))))
+    return RIDGES[max(range(len(RIDGES)), key=merits.__getitem__)]
 
 
 class _Hidden:
