@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,12 +102,17 @@ def iter_arff(
         is_label = find_labels(header, labels, lines)
         reader: _RowReader | None = None
         while block := lines.take(chunk):
-            first = lines.number - len(block) + 1
-            rows = [(i, line) for i, line in enumerate(block, first) if not _is_blank(line)]
-            if rows:
-                is_sparse = rows[0][1].lstrip().startswith(b"{")
+            numbers: Sequence[int] = range(lines.number - len(block) + 1, lines.number + 1)
+            if not _NOT_BLANK.issuperset(line[0] for line in block):
+                rows = [row for row in zip(numbers, block, strict=True) if not _is_blank(row[1])]
+                numbers, block = [i for i, _ in rows], [line for _, line in rows]
+            if block:
+                is_sparse = block[0].lstrip().startswith(b"{")
                 reader = reader or _RowReader(lines, header, is_label, missing, is_sparse)
-                yield reader.read(rows)
+                yield reader.read(numbers, block)
+
+
+_NOT_BLANK = frozenset(range(256)).difference(b"% \t\r\n\v\f")  # how a row surely begins
 
 
 def _is_blank(line: bytes) -> bool:
@@ -160,10 +165,10 @@ class _RowReader:
         self.is_plain = all(attribute.is_plain for attribute in self.attributes)
         self.is_binary = is_label | np.array([a.values is not None for a in self.attributes])
 
-    def read(self, rows: list[tuple[int, bytes]]) -> Dataset:
+    def read(self, numbers: Sequence[int], rows: list[bytes]) -> Dataset:
         """Return the rows, given with their line numbers, as a `Dataset`."""
-        arrays = self._read_bulk([line for _, line in rows]) if self.is_plain else None
-        X, Y, known = arrays or self._read_carefully(rows)
+        arrays = self._read_bulk(rows) if self.is_plain else None
+        X, Y, known = arrays or self._read_carefully(numbers, rows)
         return Dataset(
             X=X,
             Y=Y,
@@ -174,13 +179,13 @@ class _RowReader:
             known=known,
         )
 
-    def _read_bulk(self, lines: list[bytes]) -> tuple[Matrix, NDArray[np.uint8], None] | None:
-        text = b"".join(lines)
+    def _read_bulk(self, rows: list[bytes]) -> tuple[Matrix, NDArray[np.uint8], None] | None:
+        text = b"".join(rows)
         if not text.endswith(b"\n"):
             text += b"\n"
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n")
-        return (self._bulk_sparse if self.is_sparse else self._bulk_dense)(text, len(lines))
+        return (self._bulk_sparse if self.is_sparse else self._bulk_dense)(text, len(rows))
 
     def _bulk_dense(self, text: bytes, n: int) -> tuple[Matrix, NDArray[np.uint8], None] | None:
         width = len(self.attributes)
@@ -207,11 +212,14 @@ class _RowReader:
         parsed = parse_decimals(text, b" ,\n")
         if parsed is None or len(parsed[0]) % 2:
             return None
-        index, value = parsed[0][::2].astype(np.int32), parsed[0][1::2]
         after_index, after_value = parsed[1][::2], parsed[1][1::2]
         if (after_index != ord(" ")).any() or (after_value == ord(" ")).any():
             return None
-        if (index != parsed[0][::2]).any() or index.max() >= len(self.attributes):
+        position, value = parsed[0][::2], parsed[0][1::2]
+        if position.max() >= len(self.attributes):
+            return None
+        index = position.astype(np.int32)
+        if (index != position).any():
             return None
         ends_row = after_value == ord("\n")
         if (np.diff(index)[~ends_row[:-1]] <= 0).any():
@@ -234,12 +242,12 @@ class _RowReader:
         return X, Y, None
 
     def _read_carefully(
-        self, rows: list[tuple[int, bytes]]
+        self, numbers: Sequence[int], rows: list[bytes]
     ) -> tuple[Matrix, NDArray[np.uint8], NDArray[np.bool_] | None]:
         X: list[dict[int, float]] = []
         Y = np.zeros((len(rows), len(self.label_names)), dtype=np.uint8)
         known = np.ones(Y.shape, dtype=bool)
-        for i, (number, line) in enumerate(rows):
+        for i, (number, line) in enumerate(zip(numbers, rows, strict=True)):
             text = self.lines.decode(line, number).strip()
             values = (self._sparse_values if self.is_sparse else self._dense_values)(text, number)
             x: dict[int, float] = {}

@@ -15,6 +15,8 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -148,12 +150,12 @@ class Lines:
         self.number = 0
         if isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-":
             self.path = os.fspath(source)
-            self._file: Any = _open(self.path)
-            self._close = self._file.close
+            file: Any = _open(self.path)
+            self._close = file.close
         else:
             file = sys.stdin.buffer if isinstance(source, (str, os.PathLike)) else source
             self.path = str(getattr(file, "name", "<stream>"))
-            self._file = file
+        self._lines = takewhile(bool, iter(partial(file.readline, _MAX_LINE + 1), None))
 
     def __enter__(self) -> Lines:
         return self
@@ -163,28 +165,26 @@ class Lines:
             self._close()
 
     def __iter__(self) -> Iterator[bytes]:
-        while line := self.read():
-            yield line
-
-    def read(self) -> bytes:
-        """Return the next line with its line end, or ``b""`` at the end of the source."""
-        try:
-            line = self._file.readline(_MAX_LINE + 1)
-            data: bytes = line.encode("utf-8") if isinstance(line, str) else line
-        except (OSError, EOFError, zlib.error, UnicodeError) as error:
-            self.number += 1
-            raise self.error(f"must be readable to its end, got {error}") from error
-        if data:
-            self.number += 1
-        if len(data) > _MAX_LINE:
-            raise self.error(f"a line must have at most {_MAX_LINE} bytes; is this a text file?")
-        return data.removeprefix(b"\xef\xbb\xbf") if self.number == 1 else data
+        while lines := self.take(1):
+            yield lines[0]
 
     def take(self, n: int) -> list[bytes]:
-        """Return up to ``n`` further lines."""
-        lines: list[bytes] = []
-        while len(lines) < n and (line := self.read()):
-            lines.append(line)
+        """Return up to ``n`` further lines with their line ends; none at the end of the source."""
+        lines: list[Any] = []
+        try:
+            # without a loop in Python; what was read before an error stays in the list
+            lines.extend(islice(self._lines, n))
+            if lines and isinstance(lines[0], str):
+                lines = [line.encode("utf-8") for line in lines]
+        except (OSError, EOFError, zlib.error, UnicodeError) as error:
+            self.number += len(lines) + 1
+            raise self.error(f"must be readable to its end, got {error}") from error
+        if lines and max(map(len, lines)) > _MAX_LINE:
+            self.number += next(i for i, line in enumerate(lines, 1) if len(line) > _MAX_LINE)
+            raise self.error(f"a line must have at most {_MAX_LINE} bytes; is this a text file?")
+        if lines and self.number == 0:
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+        self.number += len(lines)
         return lines
 
     def decode(self, line: bytes, number: int | None = None) -> str:

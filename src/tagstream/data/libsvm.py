@@ -67,9 +67,8 @@ def iter_libsvm(
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     with Lines(source) as lines:
-        first = lines.read()
-        header = _HEADER.fullmatch(first)
-        pending, n_records, n_labels = [first] if first else [], None, None
+        pending, n_records, n_labels = lines.take(1), None, None
+        header = _HEADER.fullmatch(pending[0]) if pending else None
         if header:
             n_records, declared, n_labels = (int(group) for group in header.groups())
             if n_features not in (None, declared):

@@ -75,62 +75,64 @@ def _parse_block(
     a = np.frombuffer(padded, dtype=np.uint8)
     marks = np.flatnonzero(a < ord("0"))  # separators, points and signs; the rest should be digits
     kinds = a[marks]
-    exponents = np.flatnonzero(a > ord("9"))
-    is_sign = _is_sign(kinds)
-    n_signs = int(is_sign.sum())
-    if n_signs:
+    letters = np.flatnonzero(a > ord("9")) if a.max() > ord("9") else marks[:0]
+    n_signs = 0
+    if b"-" in text or b"+" in text:
+        is_sign = _is_sign(kinds)
+        n_signs = int(is_sign.sum())
         marks, kinds = marks[~is_sign], kinds[~is_sign]
     closes = np.flatnonzero(kinds != _POINT)
     ends = kinds[closes]
     if not text or text[-1] not in separators or not _only(ends, separators):
+        return None
+    if letters.size and not _only(a[letters], b"eE"):
         return None
 
     stop = marks[closes]
     start = np.empty_like(stop)
     start[0] = len(_PAD)
     start[1:] = stop[:-1] + 1
-    n_signed_exponents = 0
-    if exponents.size:
-        if not _only(a[exponents], b"eE"):
-            return None
-        n_signed_exponents = int(_is_sign(a[exponents + 1]).sum())
     if n_signs:
         first = a[start]
-        negative = first == _MINUS
         signed = _is_sign(first)
-        if n_signs != int(signed.sum()) + n_signed_exponents:
+        if n_signs != int(signed.sum()) + int(_is_sign(a[letters + 1]).sum()):
             return None
         start += signed
 
-    # the mark before a closing separator is the point of this number or the end of the previous one
-    n_points = np.diff(closes, prepend=-1) - 1
+    # the mark before a closing separator is the point of this number or the end of the last one
+    n_points = closes.copy()
+    n_points[1:] -= closes[:-1] + 1
     point = np.where(n_points == 1, marks[closes - 1], stop)
     n_whole = point - start
     n_fraction = stop - point - n_points
     if n_points.max() > 1 or (n_whole + n_fraction).min() < 1:
         return None
 
-    values = _eight_digits(padded, point, n_whole)
-    odd = (n_whole > 8) | (n_whole + n_fraction > 15)
-    if n_fraction.any():
+    if n_whole.max() == n_whole.min() == 1:
+        values = (a[start] & 0x0F).astype(np.float64)
+    else:
+        values = _eight_digits(padded, point, n_whole)
+    longest = n_fraction.max()
+    if longest:
         scale = _POWER_OF_TEN.take(n_fraction, mode="clip")
         values *= scale
         values += _eight_digits(padded, stop, n_fraction)
-        long = np.flatnonzero((n_fraction > 8) & ~odd)
-        if long.size:
-            values[long] += 1e8 * _eight_digits(padded, stop[long] - 8, n_fraction[long] - 8)
+        if longest > 8:
+            deep = np.flatnonzero(n_fraction > 8)
+            values[deep] += 1e8 * _eight_digits(padded, stop[deep] - 8, n_fraction[deep] - 8)
         values /= scale
-    if exponents.size:
-        odd[np.searchsorted(stop, exponents)] = True
-    try:
-        for i in np.flatnonzero(odd).tolist():
-            values[i] = float(padded[start[i] : stop[i]])
-    except ValueError:
-        return None
-    if not np.isfinite(values).all():
-        return None
+    if letters.size or n_whole.max() > 7 or longest > 8:
+        odd = (n_whole > 8) | (n_whole + n_fraction > 15)
+        odd[np.searchsorted(stop, letters)] = True
+        try:
+            for i in np.flatnonzero(odd).tolist():
+                values[i] = float(padded[start[i] : stop[i]])
+        except ValueError:
+            return None
+        if not np.isfinite(values).all():
+            return None
     if n_signs:
-        np.negative(values, out=values, where=negative)
+        np.negative(values, out=values, where=first == _MINUS)
     return values, ends
 
 
