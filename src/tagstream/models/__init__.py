@@ -1,1 +1,9 @@
 """The learners."""
+
+from tagstream.models.knn import KNN
+from tagstream.models.neighbors import Explanation, Neighbor
+from tagstream.models.olansgd import OLANSGD
+from tagstream.models.oml import OML
+from tagstream.models.osml_elm import OSMLELM
+
+__all__ = ["KNN", "OLANSGD", "OML", "OSMLELM", "Explanation", "Neighbor"]

@@ -16,18 +16,32 @@ steps however long the stream (Golub and Van Loan, *Matrix Computations*, sectio
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows
+from tagstream.base import Labels, Rows, StreamClassifier
 from tagstream.kernels import compiled
 
-__all__ = ["Block", "Scaling", "checked", "checked_keys", "insert", "regress", "to_unit"]
+__all__ = [
+    "Block",
+    "BlockClassifier",
+    "Core",
+    "Scaling",
+    "checked",
+    "checked_count",
+    "checked_keys",
+    "insert",
+    "regress",
+    "to_unit",
+]
 
 Matrix = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
 
 # Scaled values beyond this are cut: one outlier must not outweigh the rest of the stream.
 LARGEST_SCALED = 5.0
@@ -141,7 +155,7 @@ class Block:
         self.size, self.p, self.q, self.sparse = size, p, q, sparse
         self.n = 0
         self.made: Any = None
-        self._parts: list[tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.bool_]]] = []
+        self._parts: list[tuple[Rows, Bytes, Bools]] = []
 
     def add(self, X: Rows, labels: Labels) -> None:
         """Append rows with labels in q columns."""
@@ -161,7 +175,7 @@ class Block:
         self.q = q
         self.made = None
 
-    def rows(self) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+    def rows(self) -> tuple[Rows, Bytes, Bools]:
         """Return X (n, p), Y (n, q) and where Y is known (n, q)."""
         if not self._parts:
             X = sp.csr_matrix((0, self.p)) if self.sparse else np.empty((0, self.p))
@@ -226,6 +240,106 @@ class Block:
         if n:
             block.add(X, Labels(Y, known))
         return block
+
+
+class Core(Protocol):
+    """A learner that has started: what it needs from the first block is settled."""
+
+    def learn(self, X: Rows, Y: Bytes, known: Bools) -> None:
+        """Learn rows in order."""
+
+    def margins(self, X: Rows) -> Matrix:
+        """Return (n, q): positive where the label is predicted, −inf for a label never seen."""
+
+    def grow(self, q: int) -> None:
+        """Make room for new labels to the right."""
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as plain values."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state."""
+
+
+class BlockClassifier(StreamClassifier):
+    """A learner that gathers a first block, starts from it, and then learns row by row.
+
+    A subclass makes its :class:`Core` from a block, early (before the block is full, for
+    predictions only) or for good.  Items of which no label is known are passed over.
+    """
+
+    _block: Block | None
+    _core: Core | None
+
+    def _block_size(self) -> int:
+        raise NotImplementedError
+
+    def _make(self, block: Block, early: bool) -> Core:
+        raise NotImplementedError
+
+    def _load_core(self, state: Any) -> Core:
+        raise NotImplementedError
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of the state."""
+        return sum(part.nbytes for part in (self._block, self._core) if part is not None)
+
+    def _start(self) -> None:
+        self._block = Block(self._block_size(), self.n_features_in_, 0, self._sparse)
+        self._core = None
+
+    def _grow(self, q: int) -> None:
+        for part in (self._block, self._core):
+            if part is not None:
+                part.grow(q)
+
+    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
+        Y, known = labels
+        if known is None:
+            known = np.ones(Y.shape, np.bool_)
+        elif not known.any(axis=1).all():
+            some = known.any(axis=1)
+            X, Y, known = X[some], Y[some], known[some]
+        if self._block is not None:
+            room = self._block.size - self._block.n
+            self._block.add(X[:room], Labels(Y[:room], known[:room]))
+            if self._block.n < self._block.size:
+                return
+            self._core = self._make(self._block, early=False)
+            self._block = None
+            X, Y, known = X[room:], Y[room:], known[room:]
+        if X.shape[0]:
+            self._started().learn(X, Y, known)
+
+    def _started(self) -> Any:
+        """Return the core; before the first block is full, one made of what there is."""
+        if self._block is None:
+            return self._core
+        if self._block.made is None:
+            self._block.made = self._make(self._block, early=True)
+        return self._block.made
+
+    def _proba(self, X: Rows) -> Matrix:
+        if self._block is not None and self._block.n == 0:
+            return np.zeros((X.shape[0], len(self.classes_)))
+        return to_unit(self._started().margins(X))
+
+    def _dump(self) -> dict[str, Any]:
+        return {
+            "block": None if self._block is None else self._block.dump(),
+            "core": None if self._core is None else self._core.dump(),
+        }
+
+    def _load(self, state: dict[str, Any]) -> None:
+        checked_keys("learner", state, ("block", "core"))
+        block, core = state["block"], state["core"]
+        if (block is None) == (core is None):
+            raise ValueError("the state must have either a first block or a core")
+        p, q = self.n_features_in_, len(self.classes_)
+        self._block = None if block is None else Block.load(block, p, q, self._sparse)
+        self._core = None if core is None else self._load_core(core)
 
 
 def checked_keys(what: str, state: Any, names: tuple[str, ...]) -> None:

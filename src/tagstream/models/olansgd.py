@@ -38,33 +38,34 @@ By (5)–(7) W and V are combinations of two matrices that only change where φ 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows, StreamClassifier, check_choice, check_number
+from tagstream.base import Rows, check_choice, check_number
 from tagstream.kernels import compiled
 from tagstream.models.blocks import (
     Block,
+    BlockClassifier,
+    Bools,
+    Bytes,
+    Matrix,
     Scaling,
     checked,
     checked_keys,
     insert,
     regress,
-    to_unit,
 )
 
 __all__ = ["OLANSGD", "best_threshold", "pair_gradient", "smoothed_hinge"]
 
-Matrix = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
 
 ALPHAS = tuple(10.0**k for k in range(-6, 1))
+SMALLEST_ALPHA = 1e-12
 FOLDS = 5
 EARLY_ALPHA = 0.01  # before the first block is full
 RULES = ("threshold", "top")
@@ -124,25 +125,26 @@ def pair_gradient(
 def best_threshold(f: Matrix, y: Bytes, part: Bools) -> float:
     """Return t*: the middle of the interval of scores with the fewest mistakes.
 
-    Of several such intervals the widest counts.  Those above and below all scores count as one
-    wide, the margin of a pair.
+    Of several such intervals the lowest counts: it misses the fewest labels.  The ends are half
+    the margin of a pair beyond the extreme scores.
     """
     at = np.flatnonzero(part)
     if at.size == 0:
         return 0.0
     at = at[np.argsort(f[at])]
-    n = at.size
     mistakes = 0  # of a threshold below all scores
     for j in at:
         if not y[j]:
             mistakes += 1
-    fewest, widest, best = mistakes, 1.0, f[at[0]] - 0.5
-    for i in range(n):
+    fewest = mistakes
+    best = f[at[0]] - 0.5
+    for i in range(at.size):
         mistakes += 1 if y[at[i]] else -1
-        width = f[at[i + 1]] - f[at[i]] if i < n - 1 else 1.0
+        upper = f[at[i + 1]] if i + 1 < at.size else f[at[i]] + 1.0
         # No threshold fits between equal scores.
-        if width > 0.0 and (mistakes < fewest or (mistakes == fewest and width > widest)):
-            fewest, widest, best = mistakes, width, f[at[i]] + width / 2
+        if mistakes < fewest and upper > f[at[i]]:
+            fewest = mistakes
+            best = (f[at[i]] + upper) / 2
     return float(best)
 
 
@@ -335,10 +337,9 @@ class _Ranker:
         _margins(*_as_csr(X), self.B, self.C, self.S, self.seen, self.top, F, thresholds)
         return F, thresholds
 
-    def proba(self, X: Rows) -> Matrix:
+    def margins(self, X: Rows) -> Matrix:
         F, thresholds = self.scores(X if self.scaling is None else self.scaling(X))
-        margins = F - thresholds[:, [RULES.index(self.rule)]]
-        return np.where(self.seen, to_unit(margins), 0.0)
+        return np.where(self.seen, F - thresholds[:, [RULES.index(self.rule)]], -np.inf)
 
     def grow(self, q: int) -> None:
         old = len(self.seen)
@@ -351,7 +352,8 @@ class _Ranker:
 
     @property
     def weights(self) -> Matrix:
-        return self.C[0, 0] * self.B[:, 0] + self.C[0, 1] * self.B[:, 1]
+        W: Matrix = self.C[0, 0] * self.B[:, 0] + self.C[0, 1] * self.B[:, 1]
+        return W
 
     @property
     def nbytes(self) -> int:
@@ -396,9 +398,6 @@ class _Ranker:
         return self
 
 
-SMALLEST_ALPHA = 1e-12
-
-
 def _cross_validate(
     X: Rows, Y: Bytes, known: Bools, alphas: Sequence[float], rules: Sequence[str]
 ) -> tuple[float, str]:
@@ -430,7 +429,7 @@ def _cross_validate(
     return best[1], best[2]
 
 
-class OLANSGD(StreamClassifier):
+class OLANSGD(BlockClassifier):
     """Label ranking with a maximal margin, by accelerated stochastic gradient descent.
 
     A linear model that ranks the labels an example has above those it has not, learnt in one
@@ -495,27 +494,24 @@ class OLANSGD(StreamClassifier):
     @property
     def coef_(self) -> Matrix:
         """Weights of the scaled features, of shape (q, p)."""
-        return self._started().weights[1:].T
+        W: Matrix = self._started().weights
+        return W[1:].T
 
     @property
     def intercept_(self) -> Matrix:
         """Weights of the constant, of shape (q,)."""
-        return self._started().weights[0]
+        W: Matrix = self._started().weights
+        return W[0]
 
     @property
     def alpha_(self) -> float:
         """The λ in use."""
-        return self._started().alpha
+        return float(self._started().alpha)
 
     @property
     def rule_(self) -> str:
         """The rule in use."""
-        return self._started().rule
-
-    @property
-    def nbytes_(self) -> int:
-        """Bytes of the state."""
-        return sum(part.nbytes for part in (self._block, self._ranker) if part is not None)
+        return str(self._started().rule)
 
     # ------------------------------------------------------------------ hooks
     def _check_params(self) -> None:
@@ -527,63 +523,15 @@ class OLANSGD(StreamClassifier):
         check_number("first_block", self.first_block, kind=int, least=1)
         check_choice("scale", self.scale, ("auto", None))
 
-    def _start(self) -> None:
-        size, p = int(self.first_block), self.n_features_in_
-        self._block: Block | None = Block(size, p, 0, self._sparse)
-        self._ranker: _Ranker | None = None
+    def _block_size(self) -> int:
+        return int(self.first_block)
 
-    def _grow(self, q: int) -> None:
-        for part in (self._block, self._ranker):
-            if part is not None:
-                part.grow(q)
+    def _make(self, block: Block, early: bool) -> _Ranker:
+        alpha, rule = self.alpha, self.rule
+        if early:
+            alpha = EARLY_ALPHA if alpha == "cv" else alpha
+            rule = "top" if rule == "auto" else rule
+        return _Ranker.of(block, self.scale, alpha, rule)
 
-    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
-        Y, known = labels
-        if known is None:
-            known = np.ones(Y.shape, np.bool_)
-        elif not known.any(axis=1).all():
-            some = known.any(axis=1)
-            X, Y, known = X[some], Y[some], known[some]
-        if self._block is not None:
-            room = self._block.size - self._block.n
-            self._block.add(X[:room], Labels(Y[:room], known[:room]))
-            if self._block.n < self._block.size:
-                return
-            self._ranker = _Ranker.of(self._block, self.scale, self.alpha, self.rule)
-            self._block = None
-            X, Y, known = X[room:], Y[room:], known[room:]
-        if X.shape[0]:
-            self._started().learn(X, Y, known)
-
-    def _started(self) -> _Ranker:
-        """Return the ranker; before the first block is full, one made of what there is."""
-        if self._ranker is not None:
-            return self._ranker
-        block = self._block
-        assert block is not None
-        if block.made is None:
-            alpha = EARLY_ALPHA if isinstance(self.alpha, str) else self.alpha
-            rule = "top" if self.rule == "auto" else self.rule
-            block.made = _Ranker.of(block, self.scale, alpha, rule)
-        made: _Ranker = block.made
-        return made
-
-    def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
-        if self._block is not None and self._block.n == 0:
-            return np.zeros((X.shape[0], len(self.classes_)))
-        return self._started().proba(X)
-
-    def _dump(self) -> dict[str, Any]:
-        return {
-            "block": None if self._block is None else self._block.dump(),
-            "ranker": None if self._ranker is None else self._ranker.dump(),
-        }
-
-    def _load(self, state: dict[str, Any]) -> None:
-        checked_keys("learner", state, ("block", "ranker"))
-        p, q = self.n_features_in_, len(self.classes_)
-        block, ranker = state["block"], state["ranker"]
-        if (block is None) == (ranker is None):
-            raise ValueError("the state must have a first block or a ranker, not both")
-        self._block = None if block is None else Block.load(block, p, q, self._sparse)
-        self._ranker = None if ranker is None else _Ranker.load(ranker, p, q)
+    def _load_core(self, state: Any) -> _Ranker:
+        return _Ranker.load(state, self.n_features_in_, len(self.classes_))

@@ -38,26 +38,27 @@ Choices where the paper is silent:
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from tagstream.base import Labels, Rows, StreamClassifier, check_choice, check_number
+from tagstream.base import Rows, check_choice, check_number
 from tagstream.kernels import compiled, project_dense, project_sparse
 from tagstream.models.blocks import (
     Block,
+    BlockClassifier,
+    Bools,
+    Bytes,
+    Matrix,
     Scaling,
     checked,
     checked_count,
     checked_keys,
     insert,
     regress,
-    to_unit,
 )
 
 if TYPE_CHECKING:
@@ -65,14 +66,13 @@ if TYPE_CHECKING:
 
 __all__ = ["OSMLELM", "choose_ridge", "least_squares", "recursion"]
 
-Matrix = npt.NDArray[np.float64]
-
 RIDGES = tuple(10.0**k for k in range(-3, 4))
+SMALLEST_RIDGE = 1e-12
 EARLY_RIDGE = 1.0  # before the first block is full, and where a ridge cannot be chosen
 
 
 @compiled
-def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: npt.NDArray[np.bool_]) -> None:
+def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: Bools) -> None:
     """Apply Eqs. (2) and (3) to one row after another; ``M`` and ``beta`` change in place.
 
     For one row h, with g = M h and kᵀ = hᵀM (equal only while M is symmetric),
@@ -136,7 +136,7 @@ def _dot(a: Matrix, b: Matrix) -> float:
 
 
 @compiled
-def _learn_triangle(S: Matrix, H: Matrix, T: Matrix, known: npt.NDArray[np.bool_]) -> None:
+def _learn_triangle(S: Matrix, H: Matrix, T: Matrix, known: Bools) -> None:
     """Rotate the rows of [H | T] into ``S``; an unknown target is the present output."""
     L, m = S.shape
     row, own = np.empty(m), np.empty(m)
@@ -267,7 +267,7 @@ class _Network:
             self.S = np.ascontiguousarray(np.hstack([R, R @ beta]))
         return self
 
-    def learn(self, X: Rows, Y: npt.NDArray[np.uint8], known: npt.NDArray[np.bool_]) -> None:
+    def learn(self, X: Rows, Y: Bytes, known: Bools) -> None:
         H = self.hidden(X if self.scaling is None else self.scaling(X))
         T, known = _targets(Y, known)
         if self.S is not None:
@@ -275,7 +275,7 @@ class _Network:
         elif self.M is not None:
             recursion(self.M, self.beta, H, T, known)
 
-    def outputs(self, X: Rows) -> Matrix:
+    def margins(self, X: Rows) -> Matrix:
         """Return o of Eq. (4), of shape (n, q)."""
         H = self.hidden(X if self.scaling is None else self.scaling(X))
         if self.S is not None:
@@ -342,19 +342,14 @@ class _Network:
         return self
 
 
-SMALLEST_RIDGE = 1e-12
-
-
-def _targets(
-    Y: npt.NDArray[np.uint8], known: npt.NDArray[np.bool_]
-) -> tuple[Matrix, npt.NDArray[np.bool_]]:
+def _targets(Y: Bytes, known: Bools) -> tuple[Matrix, Bools]:
     """Return bipolar targets, and where they are known, with the never seen label in front."""
     n = len(Y)
     T = np.hstack([np.full((n, 1), -1.0), 2.0 * Y - 1.0])
     return T, np.hstack([np.ones((n, 1), np.bool_), known])
 
 
-class OSMLELM(StreamClassifier):
+class OSMLELM(BlockClassifier):
     """Online sequential multi-label extreme learning machine.
 
     A random hidden layer whose output weights are the least-squares solution on all examples
@@ -443,18 +438,19 @@ class OSMLELM(StreamClassifier):
     @property
     def beta_(self) -> Matrix:
         """Output weights β of shape (L, q)."""
-        return self._started().weights()
+        beta: Matrix = self._started().weights()
+        return beta
 
     @property
     def ridge_(self) -> float | None:
         """The ridge in use."""
-        return self._started().ridge
+        ridge: float | None = self._started().ridge
+        return ridge
 
     @property
     def nbytes_(self) -> int:
         """Bytes of the state, the hidden layer included."""
-        parts = (self._hidden, self._block, self._network)
-        return sum(part.nbytes for part in parts if part is not None)
+        return super().nbytes_ + self._hidden.nbytes
 
     # ------------------------------------------------------------------ hooks
     def _check_params(self) -> None:
@@ -469,73 +465,34 @@ class OSMLELM(StreamClassifier):
             check_number("ridge", self.ridge, least=SMALLEST_RIDGE, most=1e12, none=plain)
         check_random_state(self.random_state)
 
+    def _block_size(self) -> int:
+        return int(2 * self.n_hidden if self.first_block is None else self.first_block)
+
     def _start(self) -> None:
+        super()._start()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._hidden = _Hidden(self.n_features_in_, int(self.n_hidden), seed)
-        size = 2 * self.n_hidden if self.first_block is None else self.first_block
-        self._block: Block | None = Block(int(size), self.n_features_in_, 0, self._sparse)
-        self._network: _Network | None = None
 
-    def _grow(self, q: int) -> None:
-        for part in (self._block, self._network):
-            if part is not None:
-                part.grow(q)
-
-    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
-        Y, known = labels
-        if known is None:
-            known = np.ones(Y.shape, np.bool_)
-        elif not known.any(axis=1).all():
-            some = known.any(axis=1)
-            X, Y, known = X[some], Y[some], known[some]
-        if self._block is not None:
-            room = self._block.size - self._block.n
-            self._block.add(X[:room], Labels(Y[:room], known[:room]))
-            if self._block.n < self._block.size:
-                return
-            self._network = _Network.of(
-                self._block, self._hidden, self.scale, self.ridge, self.solver
-            )
-            self._block = None
-            X, Y, known = X[room:], Y[room:], known[room:]
-        if X.shape[0]:
-            self._started().learn(X, Y, known)
-
-    def _started(self) -> _Network:
-        """Return the network; before the first block is full, one made of what there is."""
-        if self._network is not None:
-            return self._network
-        block = self._block
-        assert block is not None
-        if block.made is None:
-            ridge = self.ridge if isinstance(self.ridge, (int, float)) else EARLY_RIDGE
-            block.made = _Network.of(block, self._hidden, self.scale, ridge, "qr")
-        made: _Network = block.made
-        return made
-
-    def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
-        if self._block is not None and self._block.n == 0:
-            return np.zeros((X.shape[0], len(self.classes_)))
-        return to_unit(self._started().outputs(X))
+    def _make(self, block: Block, early: bool) -> _Network:
+        if not early:
+            return _Network.of(block, self._hidden, self.scale, self.ridge, self.solver)
+        ridge = EARLY_RIDGE if self.ridge in (None, "auto") else self.ridge
+        return _Network.of(block, self._hidden, self.scale, ridge, "qr")
 
     def _dump(self) -> dict[str, Any]:
-        return {
-            "seed": self._hidden.seed,
-            "n_hidden": self._hidden.L,
-            "block": None if self._block is None else self._block.dump(),
-            "network": None if self._network is None else self._network.dump(),
-        }
+        hidden = {"seed": self._hidden.seed, "n_hidden": self._hidden.L}
+        return {"hidden": hidden, **super()._dump()}
 
     def _load(self, state: dict[str, Any]) -> None:
-        checked_keys("learner", state, ("seed", "n_hidden", "block", "network"))
-        p, q = self.n_features_in_, len(self.classes_)
-        seed = checked_count("seed", state["seed"], 0)
+        checked_keys("learner", state, ("hidden", "block", "core"))
+        hidden = state["hidden"]
+        checked_keys("hidden layer", hidden, ("seed", "n_hidden"))
+        seed = checked_count("seed", hidden["seed"], 0)
         if seed >= 2**31:
             raise ValueError(f"seed must be below 2**31, got {seed}")
-        L = checked_count("n_hidden", state["n_hidden"], 1)
-        block, network = state["block"], state["network"]
-        if (block is None) == (network is None):
-            raise ValueError("the state must have a first block or a network, not both")
-        self._hidden = _Hidden(p, L, seed)
-        self._block = None if block is None else Block.load(block, p, q, self._sparse)
-        self._network = None if network is None else _Network.load(network, self._hidden, q)
+        L = checked_count("n_hidden", hidden["n_hidden"], 1)
+        self._hidden = _Hidden(self.n_features_in_, L, seed)
+        super()._load({"block": state["block"], "core": state["core"]})
+
+    def _load_core(self, state: Any) -> _Network:
+        return _Network.load(state, self._hidden, len(self.classes_))

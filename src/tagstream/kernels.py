@@ -1,0 +1,242 @@
+"""The compiled loops: row-wise products, exact nearest rows, votes.
+
+Two rules make the state of a learner independent of how its stream was cut into calls.  First,
+each output element of a product is summed in the order of the features, one at a time, whatever
+rows stand beside it (a BLAS product may sum in another order for another block shape).  Second,
+a search may *skip* rows by a fast approximate distance, but what it returns is decided by
+:func:`pair_distance` alone, ties going to the older row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "compiled",
+    "gather_votes",
+    "pair_distance",
+    "project_dense",
+    "project_sparse",
+    "row_squares",
+    "scan",
+    "scan_sparse",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TILE = 4  # rows that share one pass over the columns of a matrix
+
+# Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
+# strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
+PRIOR = 1e-6
+
+
+def compiled(function: F) -> F:
+    """Compile with numba, cached on disk where a cache directory can be written."""
+    try:
+        made: F = numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # no cache directory is writable
+        made = numba.njit(nogil=True)(function)
+    return made
+
+
+@compiled
+def project_dense(
+    X: npt.NDArray[np.floating[Any]],
+    W: npt.NDArray[np.float64],
+    c: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m)."""
+    n, p = X.shape
+    m = W.shape[1]
+    for first in range(0, n, TILE):
+        last = min(first + TILE, n)
+        for i in range(first, last):
+            for j in range(m):
+                out[i, j] = c[j]
+        for k in range(p):
+            for i in range(first, last):
+                x = np.float64(X[i, k])
+                if x != 0.0:
+                    for j in range(m):
+                        out[i, j] += x * W[k, j]
+
+
+@compiled
+def project_sparse(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    W: npt.NDArray[np.floating[Any]],
+    c: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out = X W + c`` for CSR rows X (n, p), W (p, m), c (m,), out (n, m)."""
+    m = W.shape[1]
+    for i in range(out.shape[0]):
+        for j in range(m):
+            out[i, j] = c[j]
+        for e in range(indptr[i], indptr[i + 1]):
+            x = np.float64(data[e])
+            k = indices[e]
+            for j in range(m):
+                out[i, j] += x * W[k, j]
+
+
+@compiled
+def pair_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
+    """Return ‖a − b‖² in double precision, summed in the order of the entries."""
+    total = 0.0
+    for j in range(a.shape[0]):
+        gap = np.float64(a[j]) - np.float64(b[j])
+        total += gap * gap
+    return total
+
+
+@compiled
+def row_squares(
+    indptr: npt.NDArray[np.int64],
+    data: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """Write ‖x‖² of CSR rows, summed in the order of the entries."""
+    for i in range(out.shape[0]):
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total += np.float64(data[e]) ** 2
+        out[i] = total
+
+
+@compiled
+def _insert(
+    distance: float,
+    row: int,
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Put a candidate into a sorted list of k, behind its equals; the last one falls out."""
+    j = best.shape[0] - 1
+    while j > 0 and best[j - 1] > distance:
+        best[j] = best[j - 1]
+        rows[j] = rows[j - 1]
+        j -= 1
+    best[j] = distance
+    rows[j] = row
+
+
+@compiled
+def scan(
+    dots: npt.NDArray[np.float32],
+    offset: int,
+    codes: npt.NDArray[np.float32],
+    norms: npt.NDArray[np.float32],
+    queries: npt.NDArray[np.float32],
+    slack: npt.NDArray[np.float64],
+    lo: npt.NDArray[np.int64],
+    hi: npt.NDArray[np.int64],
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Merge one tile of stored rows into the k nearest of each query.
+
+    ``dots[i, j]`` is the single-precision product of query i and stored row ``offset + j``;
+    ``slack[i]`` bounds how far ‖c‖² − 2 q·c made from it may lie above the truth, so that no row
+    which belongs to the k nearest is skipped.  Query i sees rows ``lo[i] <= row < hi[i]`` only.
+    ``best`` and ``rows``, (m, k), are sorted and start as infinity and −1.
+    """
+    k = best.shape[1]
+    for i in range(dots.shape[0]):
+        square = 0.0
+        for j in range(queries.shape[1]):
+            square += np.float64(queries[i, j]) ** 2
+        limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
+        first = max(lo[i] - offset, 0)
+        last = min(hi[i] - offset, dots.shape[1])
+        for j in range(first, last):
+            if norms[offset + j] - np.float32(2.0) * dots[i, j] <= limit:
+                distance = pair_distance(codes[offset + j], queries[i])
+                if distance < best[i, k - 1]:
+                    _insert(distance, offset + j, best[i], rows[i])
+                    limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
+
+
+@compiled
+def scan_sparse(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    norms: npt.NDArray[np.float64],
+    q_indptr: npt.NDArray[np.int64],
+    q_indices: npt.NDArray[np.int32],
+    q_data: npt.NDArray[np.float32],
+    p: int,
+    lo: npt.NDArray[np.int64],
+    hi: npt.NDArray[np.int64],
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Find the k nearest stored CSR rows of each CSR query, by ‖c‖² + ‖q‖² − 2 q·c in double."""
+    k = best.shape[1]
+    dense = np.zeros(p)
+    for i in range(best.shape[0]):
+        square = 0.0
+        for e in range(q_indptr[i], q_indptr[i + 1]):
+            x = np.float64(q_data[e])
+            dense[q_indices[e]] = x
+            square += x * x
+        for row in range(lo[i], hi[i]):
+            dot = 0.0
+            for e in range(indptr[row], indptr[row + 1]):
+                dot += np.float64(data[e]) * dense[indices[e]]
+            distance = max(norms[row] + square - 2.0 * dot, 0.0)
+            if distance < best[i, k - 1]:
+                _insert(distance, row, best[i], rows[i])
+        for e in range(q_indptr[i], q_indptr[i + 1]):
+            dense[q_indices[e]] = 0.0
+
+
+@compiled
+def gather_votes(
+    rows: npt.NDArray[np.int64],
+    labels: npt.NDArray[np.uint8],
+    known: npt.NDArray[np.uint8],
+    votes: npt.NDArray[np.float64],
+) -> None:
+    """Write the share of each label among the neighbours that know it; 0 where none does.
+
+    The share is (yes + ¾ε)/(voters + ε) with ε = 10⁻⁶, see ``PRIOR``.
+
+    ``rows`` (m, k) are positions or −1; ``labels`` and ``known`` (n, ⌈q/8⌉) are packed bits, most
+    significant first, ``known`` being of length 0 when all is known; ``votes`` is (m, q).
+    """
+    m, k = rows.shape
+    q = votes.shape[1]
+    counts = np.zeros(q)
+    for i in range(m):
+        counts[:] = 0.0
+        votes[i] = 0.0
+        for a in range(k):
+            row = rows[i, a]
+            if row < 0:
+                break
+            for b in range(labels.shape[1]):
+                have = labels[row, b]
+                sure = known[row, b] if known.shape[0] else np.uint8(255)
+                if have == 0 and sure == 255:
+                    for j in range(8 * b, min(8 * b + 8, q)):
+                        counts[j] += 1.0
+                    continue
+                for bit in range(8):
+                    j = 8 * b + bit
+                    if j < q and sure >> (7 - bit) & 1:
+                        counts[j] += 1.0
+                        votes[i, j] += have >> (7 - bit) & 1
+        for j in range(q):
+            if counts[j] > 0.0:
+                votes[i, j] = (votes[i, j] + 0.75 * PRIOR) / (counts[j] + PRIOR)

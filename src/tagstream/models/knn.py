@@ -1,0 +1,200 @@
+"""Multi-label kNN over a stream: the paper's third competitor, and ML-kNN's Bayesian vote.
+
+Symbols (Zhang and Zhou, *ML-kNN*, Pattern Recognition 2007), for a label j:
+
+    C_j          how many of an item's k neighbours have the label
+    κ_j[r]       how many stored items *with* the label have C_j = r, κ̃_j[r] those without it
+    s = 1        smoothing
+    P(H_j)       = (s + Σ_r κ_j[r]) / (2s + Σ_r κ_j[r] + κ̃_j[r])
+    P(r | H_j)   = (s + κ_j[r]) / (s(k + 1) + Σ κ_j),   with κ̃_j likewise for P(r | ¬H_j)
+    score        P(H_j)P(C_j | H_j) / (P(H_j)P(C_j | H_j) + P(¬H_j)P(C_j | ¬H_j))
+
+An item enters the tables with the neighbours it had when it came; at geometrically growing times
+all stored items are counted again among each other, an item not being its own neighbour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream.base import Labels, Rows, check_choice, check_number
+from tagstream.memory import Memory, expect
+from tagstream.models.neighbors import NeighborClassifier
+
+__all__ = ["KNN"]
+
+BLOCK = 1024  # examples searched at a time
+FIRST_COUNT = 20  # stored examples at the first recount of the tables
+
+
+class KNN(NeighborClassifier):
+    """k nearest neighbours in the input space, Euclidean, with a growing or sliding memory.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        How many stored items vote.
+    vote : {"majority", "map"}
+        The share of the neighbours that have a label, or its posterior probability given that
+        share (ML-kNN), kept up to date online.
+    window : int, optional
+        Keep only that many examples.
+    threshold : float
+        Score from which a label is predicted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [1.0], [1.1]])
+    >>> model = KNN(n_neighbors=2).fit(X, [{"low"}, {"low"}, {"high"}, {"high", "odd"}])
+    >>> model.predict_sets(np.array([[1.2]]))[0] == {"high", "odd"}
+    True
+    >>> model.predict_proba(np.array([[0.0]])).round(3)
+    array([[1., 0., 0.]])
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 10,
+        *,
+        vote: str = "majority",
+        window: int | None = None,
+        threshold: float = 0.5,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.vote = vote
+        self.window = window
+        self.threshold = threshold
+
+    def _check_params(self) -> None:
+        check_number("n_neighbors", self.n_neighbors, kind=int, least=1)
+        check_choice("vote", self.vote, ("majority", "map"))
+        check_number("window", self.window, kind=int, least=1, none=True)
+        check_number("threshold", self.threshold, least=0, most=1)
+
+    def _start(self) -> None:
+        self._memory = Memory(self.n_features_in_, sparse=self._sparse, window=self.window)
+        # _tables[h, r, j]: stored items of which C_j = r, without (h = 0) or with the label.
+        self._tables = np.zeros((2, self.n_neighbors + 1, 0), np.int64)
+        self._counts: list[npt.NDArray[np.int32]] = []  # C_j of each stored item, oldest first
+        self._next_count = FIRST_COUNT
+
+    def _grow(self, q: int) -> None:
+        old = self._tables.shape[2]
+        self._memory.grow(q)
+        if self.vote == "map":
+            self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, q - old)))
+            # No stored item has a new label, hence none of its neighbours does.
+            self._tables[0, 0, old:] = len(self._memory)
+            self._counts = [np.pad(c, (0, q - old)) for c in self._counts]
+
+    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
+        rows = X.astype(np.float32, copy=False)
+        n, done = rows.shape[0], 0
+        while done < n:
+            size = min(n - done, BLOCK)
+            if self.vote == "map":
+                size = min(size, self._next_count - self.n_seen_ - done)
+            part = slice(done, done + size)
+            mine = Labels(labels.Y[part], None if labels.known is None else labels.known[part])
+            positions = len(self._memory) + np.arange(size)
+            self._memory.append(rows[part], mine, None if ids is None else ids[part])
+            if self.vote == "map":
+                lo = self._memory.first_seen(positions)
+                found = self._memory.rows.search(rows[part], self.n_neighbors, lo, positions)[1]
+                self._enter(self._count(found), mine)
+            self._memory.forget()
+            done += size
+            if self.vote == "map" and self.n_seen_ + done == self._next_count:
+                self._recount()
+                held = len(self._memory)
+                self._next_count += max(held // 4, 1)
+
+    def _search(self, X: Rows, k: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        squares, found = self._memory.rows.search(X.astype(np.float32, copy=False), k)
+        return np.sqrt(squares), found
+
+    # ------------------------------------------------------------------ the Bayesian vote
+    def _count(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """Return C_j, (m, q), of items whose neighbours are at ``found``, −1 being none."""
+        Y = self._memory.labels(np.maximum(found, 0).ravel()).Y
+        Y = Y.reshape(*found.shape, -1) * (found >= 0)[:, :, None]
+        counts: npt.NDArray[np.int32] = Y.sum(axis=1, dtype=np.int32)
+        return counts
+
+    def _enter(self, counts: npt.NDArray[np.int32], labels: Labels) -> None:
+        """Add items to the tables, and take those out that the window is about to lose."""
+        self._tally(counts, labels, 1)
+        self._counts.extend(counts)
+        excess = 0 if self.window is None else max(len(self._memory) - self.window, 0)
+        if excess:
+            oldest = self._memory.labels(slice(excess))
+            self._tally(np.array(self._counts[:excess]), oldest, -1)
+            del self._counts[:excess]
+
+    def _tally(self, counts: npt.NDArray[np.int32], labels: Labels, sign: int) -> None:
+        known = np.ones(labels.Y.shape, bool) if labels.known is None else labels.known
+        item, label = np.nonzero(known)
+        np.add.at(self._tables, (labels.Y[item, label], counts[item, label], label), sign)
+
+    def _recount(self) -> None:
+        """Count every stored item among all others."""
+        rows, n, k = self._memory.rows.live, len(self._memory), self.n_neighbors
+        self._counts = []
+        self._tables[:] = 0
+        for first in range(0, n, BLOCK):
+            positions = np.arange(first, min(first + BLOCK, n))
+            found = self._memory.rows.search(rows[positions], k + 1)[1]
+            # Where older copies of the item crowd it out of its own list, the last one goes.
+            own = found == positions[:, None]
+            own[~own.any(axis=1), -1] = True
+            found = found[~own].reshape(len(positions), k)
+            counts = self._count(found)
+            self._counts.extend(counts)
+            self._tally(counts, self._memory.labels(positions), 1)
+
+    def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
+        if self.vote == "majority":
+            return super()._proba(X)
+        counts = self._count(self._search(X, self.n_neighbors)[1])
+        k = self.n_neighbors
+        with_label = self._tables.sum(axis=1)  # (2, q)
+        prior = (1 + with_label) / (2 + with_label.sum(axis=0))
+        likelihood = (1 + self._tables) / (k + 1 + with_label)[:, None, :]
+        columns = np.arange(counts.shape[1])
+        no = prior[0] * likelihood[0, counts, columns]
+        yes = prior[1] * likelihood[1, counts, columns]
+        scores: npt.NDArray[np.float64] = yes / (yes + no)
+        return scores
+
+    # ------------------------------------------------------------------ state
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of the stored examples and tables."""
+        return self._memory.nbytes + self._tables.nbytes + sum(c.nbytes for c in self._counts)
+
+    def _dump(self) -> dict[str, Any]:
+        q = len(self.classes_)
+        return {
+            "memory": self._memory.dump(),
+            "tables": self._tables.copy(),
+            "counts": np.array(self._counts, np.int32).reshape(len(self._counts), q),
+            "next_count": self._next_count,
+        }
+
+    def _load(self, state: dict[str, Any]) -> None:
+        self._memory.load(state["memory"])
+        bayesian = self.vote == "map"
+        q, n = len(self.classes_), len(self._memory) if bayesian else 0
+        shape = (2, self.n_neighbors + 1, q if bayesian else 0)
+        self._tables = expect("tables", state["tables"], np.int64, shape).copy()
+        counts = expect("counts", state["counts"], np.int32, (n, q))
+        if self._tables.min(initial=0) < 0 or not 0 <= counts.max(initial=0) <= self.n_neighbors:
+            raise ValueError("tables and counts must be counts of at most n_neighbors neighbours")
+        check_number("next_count", state["next_count"], kind=int, least=1)
+        self._counts = list(counts)
+        self._next_count = state["next_count"]

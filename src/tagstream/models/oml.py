@@ -1,0 +1,438 @@
+"""OML: online metric learning for multi-label classification.
+
+An item is mapped into label space by a projection P (:mod:`tagstream.projection`), measured
+there by a metric V (:mod:`tagstream.metric`), and takes the vote of its k nearest stored items
+(:mod:`tagstream.memory`).  P is fitted again at geometrically growing times; V learns at every
+example; the stored codes, made with a copy of V, are renewed whenever P is.  All of this happens
+at fixed counts of examples, so how a stream is cut into calls does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from tagstream import metric, projection
+from tagstream.base import Labels, Rows, check_choice, check_number
+from tagstream.kernels import project_dense
+from tagstream.memory import Memory, expect
+from tagstream.models.neighbors import NeighborClassifier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["OML"]
+
+BLOCK = 4096  # examples whose projections are held at a time
+FULL_RANK = 128  # labels up to which the metric is square by default
+
+# Plain numbers of the state, with their types.
+COUNTERS: dict[str, type] = {
+    "n_updates_": int,
+    "n_degenerate_": int,
+    "cumulative_loss_": float,
+    "loss_": float,
+    "step_": float,
+    "_next_fit": int,
+    "_next_choice": int,
+    "_exponent": int,
+    "_stale": bool,
+}
+
+
+class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier):  # type: ignore[misc]
+    """Online metric learning for multi-label streams.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Dimension d of the metric space.  By default the number of labels q, but at most 128.
+    n_neighbors : int
+        How many stored items vote.
+    step : {"exact", "cubic", "printed"}
+        How far V moves in a round: to the root of the round's constraint; to the maximum of the
+        paper's cubic, with correct coefficients; or with those misprinted in the paper.
+    step_min, step_max : float
+        Bounds of the step λ (the paper's m and M); the exact step has no lower bound.  The small
+        default cap makes the learner robust against label noise.
+    projection : {"recursive", "first"}
+        Fit P on all stored examples, again and again, or once on the first ``first_block``.
+    ridge : "auto" or float
+        Strength of P's ridge, by default chosen by leave-one-out error; 0 is least squares.
+    scale : {"auto", "standard", None}
+        Standardise the features, leave them, or choose by leave-one-out error.
+    lift : {"auto", "fourier", None}
+        Random Fourier features before P, none, or choose by leave-one-out error.
+    neighbor : {"embedding", "input"}
+        Where the neighbour of a learning round is looked up.
+    window : int, optional
+        Keep only that many examples; P, votes and choices then follow the window.
+    threshold : float
+        Share of the votes from which a label is predicted.
+    update : {"inverse", "linear"}
+        V ← (I − 2λA)⁻¹V (the paper's Algorithm 1), or V ← (I + 2λA)V (its Eq. 6).
+    init : {"isometry", "normal"}
+        V starts with orthonormal columns (the identity, or the leading directions of the labels
+        when d < q), or standard normal as in the paper.
+    first_block : int
+        Size of the first block, used by ``projection="first"`` only.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    P_ : array of shape (p, q), or (D, q) behind a lift of D features
+    V_ : array of shape (q, d)
+    n_updates_, n_degenerate_ : int
+        Rounds in which V moved, and in which it could not although labels differed or the loss
+        was positive (see ``docs/math.md``).
+    cumulative_loss_, loss_, step_ : float
+        Sum of all losses; loss and step of the last round.
+
+    Examples
+    --------
+    >>> from tagstream.data import make_stream
+    >>> stream = make_stream(600, seed=0)
+    >>> model = OML(random_state=0).partial_fit(stream.X[:500], stream.Y[:500])
+    >>> bool((model.predict(stream.X[500:]) == stream.Y[500:]).mean() > 0.8)
+    True
+    """
+
+    V_: npt.NDArray[np.float64]
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        n_neighbors: int = 10,
+        *,
+        step: str = "exact",
+        step_min: float = 1e-5,
+        step_max: float = 1e-3,
+        projection: str = "recursive",
+        ridge: float | str = "auto",
+        scale: str | None = "auto",
+        lift: str | None = "auto",
+        neighbor: str = "embedding",
+        window: int | None = None,
+        threshold: float = 0.5,
+        update: str = "inverse",
+        init: str = "isometry",
+        first_block: int = 200,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.step = step
+        self.step_min = step_min
+        self.step_max = step_max
+        self.projection = projection
+        self.ridge = ridge
+        self.scale = scale
+        self.lift = lift
+        self.neighbor = neighbor
+        self.window = window
+        self.threshold = threshold
+        self.update = update
+        self.init = init
+        self.first_block = first_block
+        self.random_state = random_state
+
+    @classmethod
+    def as_published(cls, first_block: int = 200, **changes: Any) -> Self:
+        """Return the paper's method: cubic step, P by least squares on the first block, V₁ normal.
+
+        Its coefficients are corrected (Erratum E2); ``step="printed"`` takes those printed.
+        """
+        paper: dict[str, Any] = {
+            "step": "cubic",
+            "step_max": 1e5,
+            "projection": "first",
+            "ridge": 0.0,
+            "scale": None,
+            "lift": None,
+            "neighbor": "input",
+            "init": "normal",
+            "first_block": first_block,
+        }
+        return cls(**(paper | changes))
+
+    # ------------------------------------------------------------------ hooks
+    def _check_params(self) -> None:
+        check_number("n_components", self.n_components, kind=int, least=1, none=True)
+        check_number("n_neighbors", self.n_neighbors, kind=int, least=1)
+        check_choice("step", self.step, metric.STEPS)
+        check_number("step_min", self.step_min, least=0)
+        check_number("step_max", self.step_max, least=self.step_min)
+        check_choice("projection", self.projection, ("recursive", "first"))
+        if self.ridge != "auto":
+            check_number("ridge", self.ridge, least=0)
+        check_choice("scale", self.scale, ("auto", "standard", None))
+        check_choice("lift", self.lift, ("auto", "fourier", None))
+        check_choice("neighbor", self.neighbor, ("embedding", "input"))
+        check_number("window", self.window, kind=int, least=1, none=True)
+        check_number("threshold", self.threshold, least=0, most=1)
+        check_choice("update", self.update, metric.UPDATES)
+        check_choice("init", self.init, ("isometry", "normal"))
+        check_number("first_block", self.first_block, kind=int, least=1)
+
+    def _start(self) -> None:
+        self._seed = int(check_random_state(self.random_state).randint(2**31))
+        self._memory = Memory(self.n_features_in_, sparse=self._sparse, window=self.window)
+        self._projection: projection.Projection | None = None
+        self._choice: projection.Choice | None = None
+        recursive = self.projection == "recursive"
+        self._next_fit = projection.FIRST_FIT if recursive else self.first_block
+        self._next_choice = self._next_fit
+        self.V_ = np.zeros((0, 0))
+        self._basis = np.zeros((0, 0))
+        self._codec = np.zeros((0, 0))  # the copy of V that made the stored codes, scaled
+        self._exponent = 0
+        self._stale = False
+        self.n_updates_ = self.n_degenerate_ = 0
+        self.cumulative_loss_ = self.loss_ = self.step_ = 0.0
+
+    def _grow(self, q: int) -> None:
+        self._memory.grow(q)
+        old, d_old = self.V_.shape
+        d = self._dimension(q) if self.init == "isometry" or not d_old else d_old
+        if self.init == "isometry":
+            # New labels get new directions while there are any; what was learnt stays.
+            start = np.zeros((q, d))
+            fresh = np.arange(min(q - old, d - d_old))
+            start[old + fresh, d_old + fresh] = 1.0
+        else:
+            start = np.stack(
+                [np.random.default_rng([self._seed, j]).standard_normal(d) for j in range(q)]
+            )
+        self._basis = _enlarged(start, self._basis)
+        self.V_ = _enlarged(start, self.V_)
+        if self._projection is not None:
+            self._projection = self._projection.grown(q)
+            self._codec = _enlarged(start * 0.5**self._exponent, self._codec)
+            codes = self._memory.codes
+            if codes is not None and codes.live.shape[1] < d:
+                codes.replace(np.pad(codes.live, ((0, 0), (0, d - codes.live.shape[1]))))
+
+    def _dimension(self, q: int) -> int:
+        if self.n_components is not None:
+            return int(min(self.n_components, q)) if self.init == "isometry" else self.n_components
+        if self.init == "normal":
+            return max(1, q // 2)  # Choice C1: the paper says d < q
+        return min(q, FULL_RANK)
+
+    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
+        rows = X.astype(np.float32, copy=False)
+        n, seen, done = rows.shape[0], self.n_seen_, 0
+        while done < n:
+            size = min(n - done, self._next_fit - seen, BLOCK)
+            part = slice(done, done + size)
+            self._learn_block(
+                rows[part],
+                Labels(labels.Y[part], None if labels.known is None else labels.known[part]),
+                None if ids is None else ids[part],
+            )
+            done, seen = done + size, seen + size
+            if seen == self._next_fit:
+                self._renew(seen)
+
+    def _learn_block(self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
+        memory = self._memory
+        if self._projection is None:
+            memory.append(rows, labels, ids)
+            memory.forget()
+            return
+        Z = self._projection(rows)
+        codes = self._encode(Z)
+        positions = len(memory) + np.arange(len(Z))
+        memory.append(rows, labels, ids, codes)
+        lo = memory.first_seen(positions)
+        if self.neighbor == "input":
+            nearest = memory.rows.search(rows, 1, lo, positions)[1][:, 0]
+        else:
+            nearest = memory.codes.search(codes, 1, lo, positions)[1][:, 0]  # type: ignore[union-attr]
+        theirs = memory.labels(np.maximum(nearest, 0))
+        self._play(Z, labels, theirs, nearest < 0)
+        memory.forget()
+
+    def _play(self, Z: Any, mine: Labels, theirs: Labels, lonely: npt.NDArray[np.bool_]) -> None:
+        known = np.empty((0, 0), np.bool_)
+        if mine.known is not None or theirs.known is not None:
+            known = np.ones(mine.Y.shape, np.bool_) if mine.known is None else mine.known
+            known = known if theirs.known is None else known & theirs.known
+        losses, steps = np.empty(len(Z)), np.empty(len(Z))
+        degenerate = np.empty(len(Z), np.bool_)
+        metric.run_rounds(
+            Z, mine.Y, theirs.Y, known, lonely, self.V_,
+            metric.STEPS.index(self.step), self.update == "linear",
+            float(self.step_min), float(self.step_max), losses, steps, degenerate,
+        )  # fmt: skip
+        self.n_updates_ += int((steps > 0).sum())
+        self.n_degenerate_ += int(degenerate.sum())
+        # A running sum, so that the order of additions does not depend on the calls.
+        self.cumulative_loss_ = float(np.cumsum(np.append(self.cumulative_loss_, losses))[-1])
+        self.loss_, self.step_ = float(losses[-1]), float(steps[-1])
+        self._stale = True
+
+    def _renew(self, t: int) -> None:
+        """Fit P again where that is due, and make the stored codes anew."""
+        memory = self._memory
+        if self._projection is None or self.projection == "recursive":
+            rows, labels = memory.rows.live, memory.labels()
+            if self._choice is None or t >= self._next_choice:
+                self._choice = self._choose(rows, labels)
+                self._next_choice = 2 * t
+            self._projection = (
+                projection.first_block(rows, labels)
+                if self._choice.ridge == 0
+                else projection.fit(rows, labels, self._choice, self._seed)
+            )
+        self._next_fit = projection.next_fit(t, self.window)
+        self._refresh()
+
+    def _choose(self, rows: Rows, labels: Labels) -> projection.Choice:
+        if self.ridge == 0 and self.lift is None and self.scale is None:
+            return projection.Choice(False, None, 0.0)
+        return projection.choose(
+            rows,
+            labels,
+            scale=self.scale,
+            lift=self.lift,
+            ridge=self.ridge,
+            n_neighbors=self.n_neighbors,
+            seed=self._seed,
+        )
+
+    def _refresh(self) -> None:
+        """Make the codes of all stored items with the present P and V."""
+        assert self._projection is not None
+        # A power of two keeps the codes in single precision whatever the size of V (Erratum E3).
+        largest = float(np.abs(self.V_).max(initial=0.0))
+        self._exponent = int(np.frexp(largest)[1]) if largest > 0 else 0
+        self._codec = self.V_ * 0.5**self._exponent
+        codes = self._encode(self._projection(self._memory.rows.live))
+        if self._memory.codes is None:
+            self._memory.start_codes(codes)
+        else:
+            self._memory.codes.replace(codes)
+        self._stale = False
+
+    def _encode(self, Z: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        out = np.empty((len(Z), self._codec.shape[1]))
+        project_dense(Z, self._codec, np.zeros(out.shape[1]), out)
+        return out.astype(np.float32)
+
+    # ------------------------------------------------------------------ neighbours and votes
+    def _search(self, X: Rows, k: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """Return distances and positions of the k nearest stored items."""
+        rows = X.astype(np.float32, copy=False)
+        if self._projection is None:
+            squares, found = self._memory.rows.search(rows, k)
+            return np.sqrt(squares), found
+        if self._stale and self.neighbor == "input":
+            self._refresh()  # the codes take no part in learning here, so they follow V at once
+        codes = self._encode(self._projection(rows))
+        squares, found = self._memory.codes.search(codes, k)  # type: ignore[union-attr]
+        return np.sqrt(squares) * 2.0**self._exponent, found
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """Return the codes of the rows in the metric space, an array of shape (n, d).
+
+        Before the first fit of P there is no metric space, and the codes are zero.
+        """
+        check_is_fitted(self)
+        rows = self._check_query(X).astype(np.float32, copy=False)
+        if self._projection is None:
+            return np.zeros((rows.shape[0], self.V_.shape[1]), np.float32)
+        return self._encode(self._projection(rows)) * np.float32(2.0**self._exponent)
+
+    # ------------------------------------------------------------------ state
+    def _dump(self) -> dict[str, Any]:
+        made, choice = self._projection, self._choice
+        return {
+            "memory": self._memory.dump(),
+            "seed": self._seed,
+            "V": self.V_.copy(),
+            "basis": self._basis.copy(),
+            "codec": self._codec.copy(),
+            "P": None if made is None else made.P.copy(),
+            "c": None if made is None else made.c.copy(),
+            "lift_W": None if made is None or made.lift is None else made.lift.W.copy(),
+            "lift_b": None if made is None or made.lift is None else made.lift.b.copy(),
+            "choice": None if choice is None else list(astuple(choice)),
+            "counters": {name: getattr(self, name) for name in COUNTERS},
+        }
+
+    def _load(self, state: dict[str, Any]) -> None:
+        q, p = len(self.classes_), self.n_features_in_
+        self._memory.load(state["memory"])
+        self.V_ = expect("V", state["V"], np.float64, (q, None)).copy()
+        d = self.V_.shape[1]
+        self._basis = expect("basis", state["basis"], np.float64, (q, d)).copy()
+        if (state["P"] is None) != (self._memory.codes is None):
+            raise ValueError("P and codes must be there together")
+        self._codec = np.zeros((0, 0))
+        if state["P"] is not None:
+            lift = None
+            if state["lift_b"] is not None:
+                b = expect("lift_b", state["lift_b"], np.float64, (None,))
+                lift = projection.Lift(
+                    expect("lift_W", state["lift_W"], np.float64, (p, len(b))), b
+                )
+            real = np.float32 if self._sparse and lift is None else np.float64
+            P = expect("P", state["P"], real, (p if lift is None else len(lift.b), q))
+            made = projection.Projection(P, expect("c", state["c"], np.float64, (q,)), lift)
+            self._projection = made
+            self._codec = expect("codec", state["codec"], np.float64, (q, d)).copy()
+            if self._memory.codes is None or self._memory.codes.live.shape[1] != d:
+                raise ValueError(f"codes must have {d} columns")
+        if state["choice"] is not None:
+            self._choice = projection.Choice(*state["choice"])
+            check_number("ridge", self._choice.ridge, least=0)
+            check_number("bandwidth", self._choice.bandwidth, least=0, none=True)
+        check_number("seed", state["seed"], kind=int, least=0)
+        self._seed = state["seed"]
+        for name, kind in COUNTERS.items():
+            if kind is bool and not isinstance(state["counters"][name], bool):
+                raise ValueError(f"{name} must be true or false")
+            if kind is not bool:
+                check_number(name, state["counters"][name], kind=kind)
+            setattr(self, name, state["counters"][name])
+        if self._next_fit <= self.n_seen_:
+            raise ValueError(f"_next_fit must lie after {self.n_seen_} examples")
+
+    # ------------------------------------------------------------------ attributes
+    @property
+    def P_(self) -> npt.NDArray[np.floating[Any]]:
+        """The projection, (p, q), or (D, q) behind a lift; zero before its first fit."""
+        if self._projection is None:
+            return np.zeros((self.n_features_in_, len(self.classes_)))
+        return self._projection.P
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of the stored examples and of P and V."""
+        total = self._memory.nbytes + self.V_.nbytes + self._codec.nbytes + self.P_.nbytes
+        lift = None if self._projection is None else self._projection.lift
+        return total + (0 if lift is None else lift.W.nbytes + lift.b.nbytes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # codes are single precision
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.V_.shape[1])
+
+
+def _enlarged(start: npt.NDArray[np.float64], old: npt.NDArray[np.float64]) -> Any:
+    """Return ``start`` with ``old`` in its upper left corner."""
+    out = start.copy()
+    out[: old.shape[0], : old.shape[1]] = old
+    return out
