@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import gzip
 import json
 import platform
 import tempfile
@@ -23,7 +24,7 @@ import numpy as np
 from scipy import sparse
 
 import tagstream
-from tagstream.data import DATASETS, Dataset, load, write_arff, write_csv
+from tagstream.data import DATASETS, Dataset, data_home, load, write_arff, write_csv
 
 DENSE = ["scene", "yeast"]
 SPARSE = ["enron", "bibtex"]
@@ -72,6 +73,21 @@ def get(name: str) -> Dataset:
         )
 
 
+def put(data: Dataset, folder: Path) -> Path:
+    """Write the data set, in its original text if it has one and is whole; return its path."""
+    path = folder / "file.arff"
+    xml = folder / "file.xml"
+    xml.unlink(missing_ok=True)
+    original = data_home() / data.name / f"{data.name}.arff.gz"
+    if original.is_file() and data.Y.shape == (DATASETS[data.name].n, DATASETS[data.name].q):
+        path.write_bytes(gzip.decompress(original.read_bytes()))
+        xml.write_bytes((original.parent / f"{data.name}.xml").read_bytes())
+    else:
+        write_arff(data, path)
+        write_csv(data, path.with_suffix(".csv"))
+    return path
+
+
 def best_times(
     path: Path, readers: dict[str, Callable[[Path], int]], repeats: int
 ) -> dict[str, float]:
@@ -111,10 +127,7 @@ def main() -> None:
     records = []
     with tempfile.TemporaryDirectory() as folder:
         for title, data, readers in cases:
-            path = Path(folder) / "file.arff"
-            write_arff(data, path)
-            if "pandas" in readers:
-                write_csv(data, path.with_suffix(".csv"))
+            path = put(data, Path(folder))
             times = best_times(path, readers, options.repeats)
             n_values = data.X.shape[0] * (data.X.shape[1] + data.Y.shape[1])
             for reader, seconds in times.items():

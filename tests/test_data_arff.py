@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -19,6 +19,10 @@ from tagstream.data import Dataset, iter_arff, load, read_labels_xml
 from tagstream.data.arff import _RowReader
 from tagstream.data.dataset import concatenate
 from tagstream.data.numbers import parse_decimals
+
+# a busy machine is not a failure
+fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 
 HEADER = """@relation 'toy: -C 2'
 @attribute rain {0,1}
@@ -392,7 +396,7 @@ spelled = st.one_of(
 )
 
 
-@settings(deadline=None)
+@fuzz
 @given(st.lists(spelled, min_size=1, max_size=30))
 def test_bulk_numbers_are_exactly_what_float_reads(numbers):
     text = "".join(f"{number}\n" for number in numbers).encode()
@@ -435,7 +439,7 @@ def tables(draw):
     return draw(st.sampled_from(["\n", "\r\n"])).join(lines) + draw(st.sampled_from(["", "\n"]))
 
 
-@settings(deadline=None)
+@fuzz
 @given(tables(), st.integers(1, 5))
 def test_bulk_and_careful_reading_agree_and_chunks_do_not_matter(text, chunk):
     careful = read_carefully(text, labels=-1)
@@ -443,7 +447,7 @@ def test_bulk_and_careful_reading_agree_and_chunks_do_not_matter(text, chunk):
     same(read(text, labels=-1, chunk=chunk), careful)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(fuzz, max_examples=200)
 @given(
     tables(),
     st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=3)), min_size=1, max_size=3),
@@ -462,7 +466,7 @@ def test_a_damaged_file_is_refused_or_means_the_same_to_both_readers(text, edits
         assert (np.isfinite(X) | (b"?" in raw)).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(fuzz, max_examples=200)
 @given(st.binary(max_size=200) | st.text("@{}'\",\\%? \n01a.", max_size=80).map(str.encode))
 def test_garbage_is_refused(garbage):
     refusal = outcome(read, garbage)
@@ -473,7 +477,7 @@ def test_garbage_is_refused(garbage):
         assert data.X.shape[0] == data.Y.shape[0] > 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(fuzz, max_examples=200)
 @given(st.binary(max_size=100) | st.text('<label s/>="&;\n!DOCTYPE[]', max_size=60).map(str.encode))
 def test_garbage_xml_is_refused(tmp_path_factory, garbage):
     path = tmp_path_factory.getbasetemp() / "fuzz.xml"

@@ -6,12 +6,15 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tagstream.base import DataError
 from tagstream.data import iter_libsvm, load
 from tagstream.data.dataset import collect
+
+# a busy machine is not a failure
+fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read(text: str | bytes, **options):
@@ -97,7 +100,7 @@ records = st.lists(
 )
 
 
-@settings(deadline=None)
+@fuzz
 @given(records, st.integers(1, 5), st.booleans())
 def test_what_is_written_is_read_whatever_the_chunks(rows, chunk, has_header):
     base = 0 if has_header else 1
@@ -113,7 +116,7 @@ def test_what_is_written_is_read_whatever_the_chunks(rows, chunk, has_header):
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(fuzz, max_examples=300)
 @given(st.binary(max_size=60) | st.text("0123456789:,. -+e#\n", max_size=60).map(str.encode))
 def test_garbage_is_refused_or_makes_sense(garbage):
     try:

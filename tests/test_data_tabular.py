@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -29,6 +29,9 @@ from tagstream.data import (
     write_jsonl,
     write_libsvm,
 )
+
+# a busy machine is not a failure
+fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read_csv(content: str | bytes, **options):
@@ -222,7 +225,7 @@ def test_loading_jsonl_sorts_the_labels_it_finds(tmp_path):
     assert data.name == "a"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(fuzz, max_examples=200)
 @given(st.binary(max_size=60) | st.text('{}[]":,\\ xytexid1.e-\n', max_size=60).map(str.encode))
 def test_garbage_is_refused_or_makes_sense(garbage):
     for read in (
@@ -259,7 +262,7 @@ def datasets(draw):
     return Dataset(X, Y, tuple(both[:p]), tuple(both[p:]), "toy")
 
 
-@settings(deadline=None)
+@fuzz
 @given(datasets(), st.booleans())
 def test_what_is_written_is_read_back(tmp_path_factory, data, is_sparse):
     folder = tmp_path_factory.getbasetemp()

@@ -180,6 +180,8 @@ class _RowReader:
         )
 
     def _read_bulk(self, rows: list[bytes]) -> tuple[Matrix, NDArray[np.uint8], None] | None:
+        if self.is_sparse and {row[0] for row in rows} != {ord("{")}:
+            return None
         text = b"".join(rows)
         if not text.endswith(b"\n"):
             text += b"\n"
@@ -201,12 +203,11 @@ class _RowReader:
         return table[:, ~self.is_label], table[:, self.is_label].astype(np.uint8), None
 
     def _bulk_sparse(self, text: bytes, n: int) -> tuple[Matrix, NDArray[np.uint8], None] | None:
+        # every row begins with {; these counts say that it also ends with }, and no others occur
+        if not n == text.count(b"{") == text.count(b"}") == text.count(b"}\n") or b"{-" in text:
+            return None
         if b", " in text:
             text = text.replace(b", ", b",")
-        if not text.startswith(b"{") or not text.endswith(b"}\n") or b"{-" in text:
-            return None
-        if text.count(b"}\n{") != n - 1 or text.count(b"{") != n or text.count(b"}") != n:
-            return None
         # a row without entries gets one that is dropped again
         text = text.replace(b"{}", b"{-1 0}").translate(None, b"{}")
         parsed = parse_decimals(text, b" ,\n")
@@ -336,19 +337,19 @@ class _RowReader:
 
     def _position(self, j: int, value: str, number: int) -> int:
         """Return which of its values attribute ``j`` has; ``1.0`` stands for a declared ``1``."""
-        values = self.attributes[j].values or ()
-        if value in values:
-            return values.index(value)
-        as_number = to_number(value)
-        if as_number is not None:
-            for position, declared in enumerate(values):
-                if to_number(declared) == as_number:
-                    return position
-        raise self.lines.error(
-            f"attribute {self.attributes[j].name!r} must be one of {short(', '.join(values))}, "
-            f"got {short(value)!r}",
-            number,
-        )
+        attribute = self.attributes[j]
+        position = attribute.positions.get(value)
+        if position is None:
+            as_number = to_number(value)
+            if as_number is not None:
+                position = attribute.numeric_positions.get(as_number)
+        if position is None:
+            declared = short(", ".join(attribute.values or ()))
+            raise self.lines.error(
+                f"attribute {attribute.name!r} must be one of {declared}, got {short(value)!r}",
+                number,
+            )
+        return position
 
     def _to_matrix(self, rows: list[dict[int, float]]) -> Matrix:
         shape = (len(rows), len(self.feature_names))

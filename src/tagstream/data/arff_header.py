@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 from xml.parsers import expat
 
@@ -82,7 +84,7 @@ def read_labels_xml(path: str | os.PathLike[str]) -> list[str]:
     if not names:
         raise fail("must name at least one label")
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(names).most_common(1)[0][0]
         raise fail(f"label names must differ, got {twice!r} twice")
     return names
 
@@ -110,6 +112,17 @@ class Attribute:
         return self.values is None or (
             self.codes[:1] == (0.0,) and tuple(map(to_number, self.values)) == self.codes
         )
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Where each value stands in the declaration."""
+        return {value: i for i, value in enumerate(self.values or ())}
+
+    @cached_property
+    def numeric_positions(self) -> dict[float, int]:
+        """Where the values that are numbers stand, so that ``1.0`` can stand for ``1``."""
+        numbers = {to_number(value): i for value, i in reversed(self.positions.items())}
+        return {number: i for number, i in numbers.items() if number is not None}
 
     @property
     def column_names(self) -> list[str]:
@@ -283,10 +296,11 @@ def find_labels(header: Header, labels: Labels, lines: Lines) -> NDArray[np.bool
         chosen = read_labels_xml(labels)
     else:
         chosen = list(labels)
-    absent = set(chosen).difference(names)
+    set_of_labels = set(chosen)
+    absent = set_of_labels.difference(names)
     if absent:
         raise lines.error(f"the attributes must include the label {min(absent)!r}")
-    is_label = np.isin(np.arange(len(names)), [names.index(name) for name in chosen])
+    is_label = np.array([name in set_of_labels for name in names])
     for attribute in (header.attributes[j] for j in np.flatnonzero(is_label)):
         if attribute.values is not None and len(attribute.values) > 2:
             raise lines.error(

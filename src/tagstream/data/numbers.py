@@ -71,33 +71,34 @@ def parse_decimals(
 def _parse_block(
     text: bytes, separators: bytes
 ) -> tuple[NDArray[np.float64], NDArray[np.uint8]] | None:
-    padded = _PAD + text
-    a = np.frombuffer(padded, dtype=np.uint8)
-    marks = np.flatnonzero(a < ord("0"))  # separators, points and signs; the rest should be digits
-    kinds = a[marks]
-    letters = np.flatnonzero(a > ord("9")) if a.max() > ord("9") else marks[:0]
+    if not text or text[-1] not in separators:
+        return None
+    original = padded = _PAD + text
     n_signs = 0
     if b"-" in text or b"+" in text:
-        is_sign = _is_sign(kinds)
-        n_signs = int(is_sign.sum())
-        marks, kinds = marks[~is_sign], kinds[~is_sign]
+        unchanged = np.frombuffer(original, dtype=np.uint8)
+        n_signs = int(np.count_nonzero(_is_sign(unchanged)))
+        # a sign becomes a leading zero; whether it stood where a sign may stand is checked below
+        padded = original.replace(b"-", b"0").replace(b"+", b"0")
+    a = np.frombuffer(padded, dtype=np.uint8)
+    marks = np.flatnonzero(a < ord("0"))  # separators and points; the rest should be digits
+    kinds = a[marks]
     closes = np.flatnonzero(kinds != _POINT)
     ends = kinds[closes]
-    if not text or text[-1] not in separators or not _only(ends, separators):
-        return None
-    if letters.size and not _only(a[letters], b"eE"):
+    letters = np.flatnonzero(a > ord("9")) if a.max() > ord("9") else marks[:0]
+    if not _only(ends, separators) or not _only(a[letters], b"eE"):
         return None
 
     stop = marks[closes]
     start = np.empty_like(stop)
     start[0] = len(_PAD)
     start[1:] = stop[:-1] + 1
+    is_signed: NDArray[np.bool_] | int = 0
     if n_signs:
-        first = a[start]
-        signed = _is_sign(first)
-        if n_signs != int(signed.sum()) + int(_is_sign(a[letters + 1]).sum()):
+        first = unchanged[start]
+        is_signed = _is_sign(first)
+        if n_signs != int(is_signed.sum()) + int(_is_sign(unchanged[letters + 1]).sum()):
             return None
-        start += signed
 
     # the mark before a closing separator is the point of this number or the end of the last one
     n_points = closes.copy()
@@ -105,7 +106,7 @@ def _parse_block(
     point = np.where(n_points == 1, marks[closes - 1], stop)
     n_whole = point - start
     n_fraction = stop - point - n_points
-    if n_points.max() > 1 or (n_whole + n_fraction).min() < 1:
+    if n_points.max() > 1 or (n_whole + n_fraction - is_signed).min() < 1:
         return None
 
     if n_whole.max() == n_whole.min() == 1:
@@ -126,13 +127,13 @@ def _parse_block(
         odd[np.searchsorted(stop, letters)] = True
         try:
             for i in np.flatnonzero(odd).tolist():
-                values[i] = float(padded[start[i] : stop[i]])
+                values[i] = abs(float(original[start[i] : stop[i]]))
         except ValueError:
             return None
         if not np.isfinite(values).all():
             return None
     if n_signs:
-        np.negative(values, out=values, where=first == _MINUS)
+        values *= 1.0 - 2.0 * (first == _MINUS)
     return values, ends
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -345,7 +346,7 @@ class _CsvReader:
     ) -> None:
         self.lines, self.sep, self.missing, self.hashing = lines, sep, missing, hashing
         if len(set(header)) < len(header):
-            twice = next(name for name in header if header.count(name) > 1)
+            twice = Counter(header).most_common(1)[0][0]
             raise lines.error(f"column names must differ, got {twice!r} twice")
         self.names = header
         self.labels = self._find_labels(labels)
