@@ -3,8 +3,8 @@
 An ARFF file declares its attributes and then lists one row per line, either ``1,0.5,red`` or,
 sparse, ``{0 1,2 red}``, where an attribute that is left out has the value 0 or, if nominal, its
 *first declared* value. Which attributes are labels is said elsewhere: MULAN ships an XML file that
-names them, in any order; MEKA writes ``-C n`` into the relation name, the first n attributes for n
-> 0, the last −n for n < 0.
+names them, in any order; MEKA writes ``-C n`` into the relation's name, which means the first n
+attributes or, if n is negative, the last −n.
 
 Every attribute becomes one or more columns:
 
@@ -16,9 +16,8 @@ Every attribute becomes one or more columns:
 ``?`` in a feature becomes ``missing`` (NaN, unless told otherwise: the learners refuse NaN, so a
 file with gaps asks for a decision). ``?`` in a label becomes 0 in ``Y`` and False in ``known``.
 
-Rows are read twice over: `parse_decimals` takes a whole chunk at once if all of it is plain
-numbers, and `_RowReader` goes through it line by line if anything is out of the ordinary,
-including errors.
+A chunk that is all plain numbers is read at once by `parse_decimals`. If anything in it is out of
+the ordinary, errors included, it is read line by line; the two ways agree where both apply.
 """
 
 from __future__ import annotations
@@ -90,10 +89,9 @@ def iter_arff(
     ... @attribute degrees numeric
     ... @data
     ... 1,21.5
-    ... {1 -3}''')
+    ... 0,-3''')
     >>> [(d.X.tolist(), d.label_sets) for d in iter_arff(text, chunk=1)]
-    Traceback (most recent call last):
-    tagstream.base.DataError: <stream>:6: all rows must be dense like the first, got a sparse one
+    [([[21.5]], [('sunny',)]), ([[-3.0]], [()])]
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
