@@ -17,6 +17,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -235,26 +236,26 @@ def _to_chunk(part: Batch | Dataset) -> _Chunk:
 class _Tally:
     """A source of lines that counts and digests the bytes it has given."""
 
-    def __init__(self, source: str, pushed_back: bytes = b"") -> None:
-        from tagstream.data.dataset import Lines
-
-        self._lines = Lines(source)
-        self._pushed_back = pushed_back
+    def __init__(self, source: str) -> None:
         self.name = "<stdin>" if source == "-" else source
+        self._packed = sys.stdin.buffer if source == "-" else open(source, "rb")  # noqa: SIM115
+        self._file: Any = self._packed if source == "-" else _unpacked(self._packed)
+        self._first: bytes | None = None
         self.n_bytes = 0
         self._digest = hashlib.sha256()
 
     def readline(self, limit: int = -1) -> bytes:
         """Return the next line."""
-        line, self._pushed_back = self._pushed_back or self._lines.read(), b""
+        line: bytes = self._file.readline(limit) if self._first is None else self._first
+        self._first = None
         self.n_bytes += len(line)
         self._digest.update(line)
         return line
 
     def peek(self) -> bytes:
         """Return the first line without using it up."""
-        self._pushed_back = self._pushed_back or self._lines.read()
-        return self._pushed_back
+        self._first = self._file.readline()
+        return self._first
 
     def so_far(self) -> dict[str, Any]:
         """Return what tells this source apart from others: length and digest of what was read."""
@@ -262,7 +263,23 @@ class _Tally:
 
     def close(self) -> None:
         """Close the file."""
-        self._lines.__exit__()
+        if self.name != "<stdin>":
+            self._file.close()
+            self._packed.close()
+
+
+def _unpacked(file: Any) -> Any:
+    """Return a file that unpacks what it reads, if the first bytes say that it is packed."""
+    start = file.peek(3)
+    if start[:2] == b"\x1f\x8b":
+        import gzip
+
+        return gzip.GzipFile(fileobj=file)
+    if start[:3] == b"BZh":
+        import bz2
+
+        return bz2.BZ2File(file)
+    return file
 
 
 @dataclass(frozen=True)
@@ -292,8 +309,11 @@ class _Reading:
         n_features: int | None = None,
         optional: bool = False,
     ) -> Iterator[_Chunk]:
-        """Read ``source``; with ``optional``, columns of labels and identifiers may be absent."""
-        return map(_to_chunk, self.parts(source, path, size, n_features, optional))
+        """Read ``source`` and close it; with ``optional``, a CSV file may lack labels and ids."""
+        try:
+            yield from map(_to_chunk, self.parts(source, path, size, n_features, optional))
+        finally:
+            source.close()
 
     def parts(
         self,
@@ -374,7 +394,7 @@ def _reading(
 def _is_data_set(data: str) -> bool:
     from tagstream.data import DATASETS
 
-    return data.lower() in DATASETS and not Path(data).exists()
+    return data.lower() in DATASETS and not Path(data).is_file()
 
 
 def _slices(dataset: Dataset, size: int) -> Iterator[_Chunk]:
@@ -529,8 +549,8 @@ class _Keeper:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def learn(self, chunk: _Chunk, name: str, position: dict[str, Any]) -> int:
-        """Learn records and note how far source ``name`` was read; save when it is time.
+    def learn(self, chunk: _Chunk, source: str, position: dict[str, Any] | None) -> int:
+        """Learn records and note how far ``source`` was read; save when it is time.
 
         Records without labels are passed over; return how many were learnt.
         """
@@ -547,8 +567,9 @@ class _Keeper:
                 self.whole = True  # a rejected call changes nothing
                 raise
         sources = self.extra["sources"]
-        sources.pop(name, None)
-        sources[name] = position
+        if position is not None:
+            sources.pop(source, None)
+            sources[source] = position
         for oldest in [*sources][:-MOST_SOURCES]:
             del sources[oldest]
         self._n_since += len(chunk)
@@ -576,23 +597,88 @@ class _Keeper:
         self._cost = self._saved_at - start
 
 
-def _position(tally: _Tally | None, n_records: int) -> dict[str, Any]:
-    return {"records": n_records, **(tally.so_far() if tally else {"bytes": 0, "sha256": ""})}
+def _open_model(
+    path: str, method: str | None, params: dict[str, Any], seed: int, asked: _Reading
+) -> tuple[StreamClassifier, dict[str, Any]]:
+    """Return the model to go on with, or a new one, and what is saved with it."""
+    from tagstream import persist
+    from tagstream.data import Hashing
+
+    folder = Path(os.path.realpath(path)).parent
+    if not os.access(folder, os.W_OK):
+        raise _Failed(f"{path}: the model cannot be saved: {folder} is no directory to write to")
+    persist.remove_leftovers(path)
+    extra: dict[str, Any]
+    if not Path(path).exists():
+        model = _new_model(method or "oml", params, seed)
+        extra = {"hashing": asdict(Hashing(**asked.hashing)), "reading": {}, "sources": {}}
+        return model, extra
+    model, extra = persist.load_with_extra(path)
+    extra = {"hashing": asdict(Hashing()), "reading": {}, "sources": {}, **extra}
+    has = {**model.get_params(deep=False), **extra["hashing"]}
+    has["--method"] = next((m for m, c in METHODS.items() if c == type(model).__name__), "")
+    wants = {**params, **asked.hashing, **({} if method is None else {"--method": method})}
+    for key, value in wants.items():
+        if key not in has or has[key] != value:
+            raise typer.BadParameter(
+                f"{key} of {path} must stay {has.get(key)!r}, got {value!r}; it is for a new model"
+            )
+    return model, extra
 
 
-def _read_before(extra: dict[str, Any], name: str, path: str | None) -> int:
-    """Return how many records of a source the model has learnt: 0 if its beginning differs."""
-    position = extra["sources"].get(name)
-    if position is None:
-        return 0
-    if path is not None:
-        tally = _Tally(path)
-        while tally.n_bytes < position["bytes"] and tally.readline():
-            pass
-        tally.close()
-        if tally.so_far() != {key: position[key] for key in ("bytes", "sha256")}:
-            return 0
-    return int(position["records"])
+@dataclass
+class _Source:
+    """Where records come from, and how many of them the model has learnt before."""
+
+    name: str
+    chunks: Iterator[_Chunk]
+    done: int
+    tally: _Tally | None = None
+
+    def position(self, n_records: int) -> dict[str, Any] | None:
+        """Return what is remembered after so many records; standard input has no positions."""
+        if self.name == "-":
+            return None
+        return {"records": n_records} | ({} if self.tally is None else self.tally.so_far())
+
+
+def _open_source(
+    data: str,
+    reading: _Reading,
+    extra: dict[str, Any],
+    size: int,
+    n_features: int | None,
+    again: bool,
+    quiet: bool,
+) -> _Source:
+    if _is_data_set(data):
+        from tagstream.data import load
+
+        chunks = _slices(load(data, **_missing(reading.missing)), size)
+        source = _Source(f"data set {data.lower()}", chunks, 0)
+    else:
+        if n_features is None and data != "-" and reading.kind(data) == "libsvm":
+            n_features = _widest(reading, data)
+        tally = _Tally(data)
+        chunks = reading.chunks(tally, data, size, n_features)
+        source = _Source("-" if data == "-" else os.path.realpath(data), chunks, 0, tally)
+    before = extra["sources"].get(source.name)
+    if before is not None and not again:
+        if source.tally is None or _starts_with(data, before):
+            source.done = int(before["records"])
+            _say(f"{source.done:,} records of {data} were learnt before", quiet)
+        else:
+            _say(f"{data} is not the file learnt before; it is read from its start", quiet)
+    return source
+
+
+def _starts_with(path: str, position: dict[str, Any]) -> bool:
+    """Tell whether a file begins with what was read of it before."""
+    tally = _Tally(path)
+    while tally.n_bytes < position["bytes"] and tally.readline():
+        pass
+    tally.close()
+    return {**position, **tally.so_far()} == position
 
 
 def _missing(value: float | None) -> dict[str, Any]:
@@ -615,10 +701,8 @@ def _what_was_read(reading: _Reading, part: _Chunk, path: str) -> dict[str, Any]
 
 def _widest(reading: _Reading, path: str) -> int:
     """Return the number of features of a LIBSVM file."""
-    tally = _Tally(path)
-    width = max((int(chunk.X.shape[1]) for chunk in reading.chunks(tally, path, 1024)), default=1)
-    tally.close()
-    return width
+    chunks = reading.chunks(_Tally(path), path, 1024)
+    return max((int(chunk.X.shape[1]) for chunk in chunks), default=1)
 
 
 @app.command()
@@ -667,53 +751,16 @@ def learn(
       {"id": 7, "text": "Where to swim in May?", "y": ["travel", "sea"]}
     "x" in the place of "text" may hold a list of numbers or an object of named values.
     """
-    from tagstream import data as readers
-    from tagstream import persist
-
-    asked = _reading(format, labels, sep, text, ids, missing, hash_bits, ngrams)
-    persist.remove_leftovers(model)
-    extra: dict[str, Any]
-    if Path(model).exists():
-        if method is not None or param:
-            raise typer.BadParameter(f"--method and --param are for a new model; {model} exists")
-        learner, extra = persist.load_with_extra(model)
-        extra = {"hashing": asdict(readers.Hashing()), "reading": {}, "sources": {}, **extra}
-        changed = {k: v for k, v in asked.hashing.items() if extra["hashing"].get(k) != v}
-        if changed:
-            raise typer.BadParameter(
-                f"--hash-bits and --ngrams are for a new model; {model} has {extra['hashing']}"
-            )
-        n_features = learner.n_features_in_
-    else:
-        learner = _new_model(method or "oml", _params(param), seed)
-        extra = {"hashing": asdict(readers.Hashing(**asked.hashing)), "reading": {}, "sources": {}}
-    reading = replace(asked, hashing={}).merged({**extra["reading"], "hashing": extra["hashing"]})
-
-    tally: _Tally | None = None
-    if _is_data_set(data):
-        name, done = f"data set {data.lower()}", 0
-        chunks = _slices(readers.load(data, **_missing(missing)), chunk)
-        if not again:
-            done = _read_before(extra, name, None)
-    else:
-        name, done = "-" if data == "-" else os.path.realpath(data), 0
-        if data != "-":
-            known = name in extra["sources"]
-            done = 0 if again else _read_before(extra, name, data)
-            if known and not (done or again):
-                _say(f"{data} is not the file learnt before; it is read from its start", quiet)
-            if reading.kind(data) == "libsvm" and n_features is None:
-                n_features = _widest(reading, data)
-        tally = _Tally(data)
-        chunks = reading.chunks(tally, data, chunk, n_features)
-    if done:
-        _say(f"{done:,} records of {data} were learnt before", quiet)
-
+    reading = _reading(format, labels, sep, text, ids, missing, hash_bits, ngrams)
+    learner, extra = _open_model(model, method, _params(param), seed, reading)
+    reading = replace(reading, hashing=extra["hashing"]).merged(extra["reading"])
+    n_features = getattr(learner, "n_features_in_", n_features)
+    source = _open_source(data, reading, extra, chunk, n_features, again, quiet)
     keeper = _Keeper(learner, extra, model, every)
-    n_read, n_learnt, stopped = done, 0, 0
+    n_read, n_learnt, stopped = source.done, 0, 0
     with _Stop() as stop, _Bar("learning", quiet) as bar:
         try:
-            for part in _skip(chunks, done):
+            for part in _skip(source.chunks, source.done):
                 _check_features(part, extra, data)
                 with stop.held():
                     if n_learnt == 0:
@@ -721,7 +768,7 @@ def learn(
                         if part.features is not None:
                             extra["features"] = list(part.features)
                     n_read += len(part)
-                    n_learnt += keeper.learn(part, name, _position(tally, n_read))
+                    n_learnt += keeper.learn(part, source.name, source.position(n_read))
                 bar(n_read)
         except (_Stopped, KeyboardInterrupt):
             stopped = stop.asked or signal.SIGINT
@@ -730,7 +777,7 @@ def learn(
                 keeper.save()
     if not hasattr(learner, "n_seen_"):
         raise _Failed(f"{data}: must hold at least one record with labels, got none")
-    passed = n_read - done - n_learnt
+    passed = n_read - source.done - n_learnt
     note = f" ({passed:,} without labels passed over)" if passed else ""
     _say(
         f"{n_learnt:,} records learnt{note}; {model} has seen {learner.n_seen_:,} "
@@ -738,7 +785,8 @@ def learn(
         quiet,
     )
     if stopped:
-        _say("stopped; the same command goes on from here", quiet)
+        how = "the same command without --again" if again else "the same command"
+        _say(f"stopped; {how} goes on from here", quiet)
         raise typer.Exit(128 + stopped)
 
 
@@ -923,12 +971,19 @@ def explain(
         part = _typed_record(item, reading)
     X = part.X[:1]
     if X.shape[1] != learner.n_features_in_:
-        raise _Failed(f"ITEM must have {learner.n_features_in_} features, got {X.shape[1]}")
+        raise _Failed(
+            f"ITEM must have {learner.n_features_in_} features as the model has learnt, "
+            f"got {X.shape[1]}"
+        )
     (why,) = learner.explain(X)
     if as_json:
         _put(json.dumps(asdict(why) | {"voters": _names(why.voters), "scores": _names(why.scores)}))
         _put("\n")
         return
+    _put_explanation(why)
+
+
+def _put_explanation(why: Any) -> None:
     votes = _table("labels", "label", "Score", "voted for by")
     for name, score in why.scores.items():
         voters = [str(n.id) for n in why.neighbors if name in n.labels]
@@ -1119,30 +1174,15 @@ def evaluate(
     Y = whole.Y if whole.known is None else np.where(whole.known, whole.Y, np.nan)
     results: dict[str, Any] = {}
     for name, model in models.items():
+        how: dict[str, Any] = {"threshold": threshold}
+        if holdout:
+            how |= {"folds": folds, "repeats": repeats, "seed": seed}
+        else:
+            how |= {"delay": delay, "batch": batch, "window": window}
+            how["every"] = every or max(len(Y) // 20, 1)
         with _Bar(name, quiet) as bar:
-            if holdout:
-                results[name] = hold_out(
-                    model,
-                    whole.X,
-                    Y,
-                    folds=folds,
-                    repeats=repeats,
-                    seed=seed,
-                    threshold=threshold,
-                    progress=bar,
-                )
-            else:
-                results[name] = prequential(
-                    model,
-                    whole.X,
-                    Y,
-                    delay=delay,
-                    batch=batch,
-                    window=window,
-                    every=every or max(len(Y) // 20, 1),
-                    threshold=threshold,
-                    progress=bar,
-                )
+            run = hold_out if holdout else prequential
+            results[name] = run(model, whole.X, Y, progress=bar, **how)
     n, p = whole.X.shape
     if as_json:
         record = {"data": whole.name or data, "n": n, "p": p, "q": Y.shape[1]}
@@ -1150,17 +1190,22 @@ def evaluate(
         record["results"] = {name: result.as_dict() for name, result in results.items()}
         _put(json.dumps(record) + "\n")
         return
-    how = f"{repeats} x {folds}-fold hold-out" if holdout else "test, then train"
-    title = f"{whole.name or data}: {n:,} items, {p:,} features, {Y.shape[1]:,} labels; {how}"
-    table = _table(title, "method", *MEASURES, "Time per item")
-    for name, result in results.items():
-        values = result.mean if holdout else result.measures
-        spread = result.std if holdout else {}
-        cells = [_cell(values.get(key), spread.get(key)) for key in MEASURES.values()]
-        table.add_row(name, *cells, _per_item(result, holdout))
-    _put_table(table)
+    protocol = f"{repeats} x {folds}-fold hold-out" if holdout else "test, then train"
+    title = f"{whole.name or data}: {n:,} items, {p:,} features, {Y.shape[1]:,} labels; {protocol}"
+    _put_results(title, results)
     if curve and not holdout:
         _put_curve(results)
+
+
+def _put_results(title: str, results: dict[str, Any]) -> None:
+    table = _table(title, "method", *MEASURES, "Time per item")
+    for name, result in results.items():
+        held_out = hasattr(result, "folds")
+        values = result.mean if held_out else result.measures
+        spread = result.std if held_out else {}
+        cells = [_cell(values.get(key), spread.get(key)) for key in MEASURES.values()]
+        table.add_row(name, *cells, _per_item(result))
+    _put_table(table)
 
 
 def _cell(value: float | None, spread: float | None) -> str:
@@ -1169,8 +1214,8 @@ def _cell(value: float | None, spread: float | None) -> str:
     return f"{value:.4f}" if spread is None else f"{value:.4f} ± {spread:.4f}"
 
 
-def _per_item(result: Any, holdout: bool) -> str:
-    if holdout:
+def _per_item(result: Any) -> str:
+    if hasattr(result, "folds"):
         seconds = sum(fold.learn_seconds + fold.predict_seconds for fold in result.folds)
         each = seconds / sum(fold.n_train + fold.n_test for fold in result.folds)
     else:
@@ -1186,6 +1231,40 @@ def _put_curve(results: dict[str, Any]) -> None:
             value = point.recent.get("micro_f1", 0.0)
             table.add_row(f"{point.n_items:,}", f"{value:.4f}", "█" * round(40 * value))
         _put_table(table)
+
+
+@app.command()
+def demo(
+    items: Annotated[int, typer.Option("--items", min=100, help="Length of the stream.")] = 2000,
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Show the learners at work on a made-up stream; takes less than a minute.
+
+    The labels of the stream depend on each other, some appear late, and the nearest items in the
+    input are often the wrong ones. Each item is predicted, then learnt.
+
+    \b
+    Example:
+      tagstream demo
+    """
+    from tagstream.data import make_stream
+    from tagstream.evaluate import prequential
+
+    stream = make_stream(items + 1, n_late=2, seed=seed)
+    results: dict[str, Any] = {}
+    models = {name: _new_model(name, {}, seed) for name in METHODS}
+    for name, model in models.items():
+        with _Bar(name, quiet) as bar:
+            every = max(items // 10, 1)
+            results[name] = prequential(
+                model, stream.X[:-1], stream.Y[:-1], every=every, window=every, progress=bar
+            )
+    _put_results(f"a made-up stream of {items:,} items; test, then train", results)
+    _put_curve({"oml": results["oml"]})
+    _put("why oml suggests these labels for the next item\n\n")
+    _put_explanation(models["oml"].explain(stream.X[-1:])[0])
+    _put("next: tagstream learn posts.jsonl --model m.tgs (see tagstream learn --help)\n")
 
 
 # ---------------------------------------------------------------------- data
@@ -1248,9 +1327,18 @@ def data_fetch(
 @data_app.command("convert")
 def data_convert(
     data: DataArgument,
+    out: Annotated[
+        str, typer.Argument(metavar="OUT", help="The file to write; '-' for standard output.")
+    ],
     to: Annotated[
-        str, typer.Option("--to", metavar="jsonl|csv|libsvm", help="The format to write.")
-    ] = "jsonl",
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="|".join(FORMATS),
+            help="The format of OUT.  [default: by its ending]",
+            autocompletion=_complete(FORMATS),
+        ),
+    ] = None,
     format: FormatOption = None,
     labels: LabelsOption = None,
     sep: SepOption = None,
@@ -1260,70 +1348,36 @@ def data_convert(
     hash_bits: BitsOption = None,
     ngrams: NgramsOption = None,
 ) -> None:
-    """Write DATA in another format to standard output.
+    """Write DATA in another format.
 
-    CSV has the labels as its last columns of 0 and 1 (read it with --labels -Q, where Q is their
-    number); LIBSVM numbers the labels from 0 in their order.
+    CSV gets the labels as its last columns (read it with --labels -Q, where Q is their number);
+    LIBSVM numbers the labels from 0 in their order.
 
     \b
     Examples:
-      tagstream data convert emotions --to csv > emotions.csv
-      tagstream data convert songs.arff | head -3
+      tagstream data convert emotions emotions.csv
+      tagstream data convert songs.arff - --to jsonl | head -3
     """
-    writers = {"jsonl": _to_jsonl, "csv": _to_csv, "libsvm": _to_libsvm}
-    if to not in writers:
-        raise typer.BadParameter(f"--to must be one of {', '.join(writers)}, got {to!r}")
+    from tagstream import data as tools
+
+    writers = {
+        "arff": tools.write_arff,
+        "csv": tools.write_csv,
+        "jsonl": tools.write_jsonl,
+        "libsvm": tools.write_libsvm,
+    }
+    write = writers[_Reading(format=to).kind(out)]
     reading = _reading(format, labels, sep, text, ids, missing, hash_bits, ngrams)
-    for lines in writers[to](_load_all(data, reading)):
-        _put(lines)
-
-
-def _entries(X: Any, i: int) -> list[tuple[int, float]]:
-    """Return the columns and values of row ``i``; all of a dense row."""
-    if hasattr(X, "indptr"):
-        part = slice(X.indptr[i], X.indptr[i + 1])
-        return [*zip(X.indices[part].tolist(), X.data[part].tolist(), strict=True)]
-    return [*enumerate(X[i].tolist())]
-
-
-def _to_jsonl(whole: Dataset) -> Iterator[str]:
-    if whole.known is not None and (whole.known.any(axis=1) != whole.known.all(axis=1)).any():
-        raise _Failed("labels must be known or unknown together in JSON Lines; convert to csv")
-    sparse = hasattr(whole.X, "indptr")
-    for i, labels in enumerate(whole.label_sets):
-        record: dict[str, Any] = {} if whole.ids is None else {"id": whole.ids[i]}
-        entries = _entries(whole.X, i)
-        names = whole.feature_names
-        if sparse:
-            record["x"] = {str(j) if names is None else names[j]: v for j, v in entries}
-        else:
-            record["x"] = [v for _, v in entries]
-        record["y"] = labels
-        yield json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _to_csv(whole: Dataset) -> Iterator[str]:
-    p = whole.X.shape[1]
-    head = [] if whole.ids is None else ["id"]
-    features = whole.feature_names or [f"x{j}" for j in range(p)]
-    yield _csv([[*head, *features, *whole.label_names]])
-    for i, y in enumerate(whole.Y.tolist()):
-        row: list[Any] = [0] * p
-        for j, value in _entries(whole.X, i):
-            row[j] = value
-        if whole.known is not None:
-            y = [v if known else "?" for v, known in zip(y, whole.known[i], strict=True)]
-        yield _csv([[*([] if whole.ids is None else [whole.ids[i]]), *row, *y]])
-
-
-def _to_libsvm(whole: Dataset) -> Iterator[str]:
-    if whole.known is not None:
-        raise _Failed("all labels must be known in LIBSVM; convert to csv")
-    n, p = whole.X.shape
-    yield f"{n} {p} {whole.Y.shape[1]}\n"
-    for i, y in enumerate(whole.Y):
-        entries = " ".join(f"{j}:{v!r}" for j, v in _entries(whole.X, i) if v)
-        yield f"{','.join(map(str, y.nonzero()[0]))} {entries}\n"
+    whole = _load_all(data, reading)
+    if out != "-":
+        write(whole, out)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "out"
+        write(whole, path)
+        with path.open(encoding="utf-8", newline="") as file:
+            while part := file.read(1 << 16):
+                _put(part)
 
 
 # ---------------------------------------------------------------------- main
