@@ -501,7 +501,7 @@ class OLANSGD(BlockClassifier):
     def intercept_(self) -> Matrix:
         """Weights of the constant, of shape (q,)."""
         W: Matrix = self._started().weights
-        return W[0]
+        return np.asarray(W[0])
 
     @property
     def alpha_(self) -> float:
