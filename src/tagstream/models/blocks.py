@@ -199,7 +199,12 @@ class Block:
     def dump(self) -> dict[str, Any]:
         """Return the state as plain values."""
         X, Y, known = self.rows()
-        state: dict[str, Any] = {"size": self.size, "Y": Y.copy(), "known": known.copy()}
+        state: dict[str, Any] = {
+            "size": self.size,
+            "width": self.p,
+            "Y": Y.copy(),
+            "known": known.copy(),
+        }
         if self.sparse:
             state["data"] = X.data.copy()
             state["indices"] = X.indices.astype(np.int64)
@@ -212,7 +217,9 @@ class Block:
     def load(cls, state: Any, p: int, q: int, sparse: bool) -> Block:
         """Return what :meth:`dump` described."""
         own = ("data", "indices", "indptr") if sparse else ("X",)
-        checked_keys("first block", state, ("size", "Y", "known", *own))
+        checked_keys("first block", state, ("size", "width", "Y", "known", *own))
+        if state["width"] != p:
+            raise ValueError(f"the first block must have {p} features, got {state['width']!r}")
         Y = checked(state, "Y", np.uint8, (None, q))
         n = len(Y)
         known = checked(state, "known", np.bool_, (n, q))
