@@ -24,6 +24,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "KNN": ("KNN", {}),
     "OML": ("OML", {"random_state": 0}),
 }
+# Dense rows may be standardised and lifted, sparse ones are not unless asked.
+PLAIN = {"scale": None, "lift": None}
 MODELS = {key: v for key, v in VARIANTS.items() if hasattr(models, v[0])}
 
 
@@ -39,5 +41,7 @@ def test_contract(check: Any, key: str) -> None:
     if check is checks.check_scikit_learn:  # with the settings that users get
         cls, params = getattr(models, MODELS[key][0]), MODELS[key][1]
         check(lambda: cls(**{k: v for k, v in params.items() if k in ("ridge", "solver")}))
+    elif check is checks.check_sparse_like_dense and key == "OML":
+        check(lambda: factory(key)(**PLAIN))
     else:
         check(factory(key))
