@@ -1,0 +1,197 @@
+"""Slow, obvious versions, written from the paper's problem and from the definitions.
+
+Nothing here is shared with the library: q × q matrices are formed and inverted, roots are searched
+by a library routine, neighbours by a double loop, left-out predictions by fitting again.  The
+letters are the paper's: z = Pᵀx_t, u = z − y, w = z − y_t, A = uuᵀ − wwᵀ, Δ = ‖y_t − y‖₁.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+# ---------------------------------------------------------------------- the round
+
+
+class Pair(NamedTuple):
+    """What the paper's problem (3) says about one example and its neighbour."""
+
+    u: np.ndarray
+    w: np.ndarray
+    A: np.ndarray
+    delta: float
+
+
+def pair(z, y_t, y_nn, known=None):
+    z, y_t, y_nn = (np.asarray(a, float) for a in (z, y_t, y_nn))
+    seen = np.ones(len(z)) if known is None else np.asarray(known, float)
+    u, w = (z - y_nn) * seen, (z - y_t) * seen
+    return Pair(u, w, np.outer(u, u) - np.outer(w, w), float(np.abs((y_t - y_nn) * seen).sum()))
+
+
+def gain(V, pair):
+    """‖Vᵀu‖² − ‖Vᵀw‖², the left side of the constraint."""
+    return float(((V.T @ pair.u) ** 2).sum() - ((V.T @ pair.w) ** 2).sum())
+
+
+def loss(V, pair):
+    """Eq. (4)."""
+    return max(0.0, pair.delta - gain(V, pair))
+
+
+def lagrangian(V, V_t, pair, lam):
+    """Eq. (5), term by term."""
+    return 0.5 * ((V - V_t) ** 2).sum() + lam * (pair.delta - gain(V, pair))
+
+
+def inverse_update(V_t, pair, lam):
+    """Algorithm 1, line 9, transposed: (I − 2λA)⁻¹V_t."""
+    return np.linalg.inv(np.eye(len(pair.A)) - 2 * lam * pair.A) @ V_t
+
+
+def linear_update(V_t, pair, lam):
+    """Eq. (6), transposed: (I + 2λA)V_t."""
+    return (np.eye(len(pair.A)) + 2 * lam * pair.A) @ V_t
+
+
+def pole(pair):
+    """1/(2μ₊), where I − 2λA stops being positive definite."""
+    return 1 / (2 * np.linalg.eigvalsh(pair.A)[-1])
+
+
+def exact_lambda(V_t, pair):
+    """The λ at which the constraint becomes an equality, left of the pole."""
+
+    def gap(lam):
+        return gain(inverse_update(V_t, pair, lam), pair) - pair.delta
+
+    end = pole(pair)
+    near = next(end * (1 - 2.0**-j) for j in range(1, 50) if gap(end * (1 - 2.0**-j)) > 0)
+    return brentq(gap, 0.0, near, xtol=1e-300, rtol=1e-15)
+
+
+def cubic_by_evaluation(V_t, pair):
+    """Coefficients a, b, c of Lagrangian (5) along Eq. (6), read off its values at three λ."""
+    unit = abs(pole(pair))
+    at = np.array([1.0, -1.0, 2.0])
+    values = [lagrangian(linear_update(V_t, pair, s * unit), V_t, pair, s * unit) for s in at]
+    return np.linalg.solve(np.stack([at**3, at**2, at], axis=1), values) / unit ** np.array(
+        [3, 2, 1]
+    )
+
+
+def cubic_as_printed(V_t, pair):
+    """The three coefficients as they stand in the paper, misprints included."""
+    (u, w, A, delta), Q = pair, V_t @ V_t.T
+    a = 4 * w @ A.T @ Q @ A @ w - u @ A.T @ Q @ A @ u
+    b = 2 * (
+        ((V_t.T @ A) ** 2).sum() - w @ Q @ A @ w - w @ A.T @ Q @ w + u @ Q @ A @ u + u @ A.T @ Q @ u
+    )
+    c = u @ Q @ u - u @ Q @ u + delta
+    return a, b, c
+
+
+def cubic_lambda(a, b, c, least, most):
+    """Eq. (7): the maximum point β > 0 of aλ³ + bλ² + cλ, kept in [least, most]."""
+    roots = np.roots([3 * a, 2 * b, c])
+    maxima = [r.real for r in roots if abs(r.imag) < 1e-12 * abs(r) and r.real > 0]
+    maxima = [r for r in maxima if 6 * a * r + 2 * b < 0]
+    if not maxima:
+        return most  # f rises for ever
+    return min(max(maxima[0], least), most)
+
+
+def play(V_t, z, y_t, y_nn, *, step, update, least, most, known=None):
+    """One round: V_{t+1}, loss, λ."""
+    about = pair(z, y_t, y_nn, known)
+    suffered = loss(V_t, about)
+    if suffered == 0:
+        return V_t, 0.0, 0.0
+    if step == "exact":
+        lam = min(exact_lambda(V_t, about), most)
+    elif step == "cubic":
+        lam = cubic_lambda(*cubic_by_evaluation(V_t, about), least, most)
+    else:
+        lam = cubic_lambda(*cubic_as_printed(V_t, about), least, most)
+    move = inverse_update if update == "inverse" else linear_update
+    return move(V_t, about, lam), suffered, lam
+
+
+# ---------------------------------------------------------------------- neighbours and votes
+
+
+def squared_distance(a, b):
+    total = 0.0
+    for x, y in zip(a, b, strict=True):
+        gap = float(x) - float(y)
+        total += gap * gap
+    return total
+
+
+def nearest(rows, query, k, lo=0, hi=None):
+    """Positions and squared distances of the k nearest rows, ties by age, older first."""
+    seen = range(lo, len(rows) if hi is None else hi)
+    ranked = sorted((squared_distance(rows[i], query), i) for i in seen)[:k]
+    return [d for d, _ in ranked], [i for _, i in ranked]
+
+
+def votes(positions, Y, known=None):
+    """Share of each label among the voters that know it, 0 where nobody knows."""
+    out = np.zeros(Y.shape[1])
+    for j in range(Y.shape[1]):
+        voters = [i for i in positions if known is None or known[i][j]]
+        if voters:
+            out[j] = sum(int(Y[i][j]) for i in voters) / len(voters)
+    return out
+
+
+# ---------------------------------------------------------------------- ridge regression
+
+
+def ridge(X, Y, rho):
+    """P and c of min ‖Y − XP − 1cᵀ‖² + ρ‖P‖², as one least-squares problem with more rows."""
+    n, p = X.shape
+    top = np.hstack([X, np.ones((n, 1))])
+    bottom = np.hstack([np.sqrt(rho) * np.eye(p), np.zeros((p, 1))])
+    right = np.vstack([Y, np.zeros((p, Y.shape[1]))])
+    solution = np.linalg.lstsq(np.vstack([top, bottom]), right, rcond=None)[0]
+    return solution[:p], solution[p]
+
+
+def left_out_predictions(X, Y, rho):
+    """For each row, the prediction of a ridge regression that never saw it."""
+    out = np.empty(Y.shape)
+    for i in range(len(X)):
+        others = np.arange(len(X)) != i
+        P, c = ridge(X[others], Y[others], rho)
+        out[i] = X[i] @ P + c
+    return out
+
+
+# ---------------------------------------------------------------------- ML-kNN
+
+
+def mlknn_tables(X, Y, k):
+    """κ[h][r][j]: items with (h = 1) or without label j that have r neighbours with it."""
+    n, q = Y.shape
+    tables = np.zeros((2, k + 1, q), int)
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        near = [others[a] for a in nearest([X[j] for j in others], X[i], k)[1]]
+        for j in range(q):
+            tables[int(Y[i, j]), sum(int(Y[a, j]) for a in near), j] += 1
+    return tables
+
+
+def mlknn_score(tables, counts, k, s=1):
+    """Posterior probability of each label, given how many neighbours have it."""
+    out = np.empty(len(counts))
+    for j, r in enumerate(counts):
+        without, having = tables[0, :, j].sum(), tables[1, :, j].sum()
+        prior = (s + having) / (2 * s + having + without)
+        yes = prior * (s + tables[1, r, j]) / (s * (k + 1) + having)
+        no = (1 - prior) * (s + tables[0, r, j]) / (s * (k + 1) + without)
+        out[j] = yes / (yes + no)
+    return out
