@@ -48,7 +48,7 @@ def compiled(function: F) -> F:
 @compiled
 def project_dense(
     X: npt.NDArray[np.floating[Any]],
-    W: npt.NDArray[np.float64],
+    W: npt.NDArray[np.floating[Any]],
     c: npt.NDArray[np.float64],
     out: npt.NDArray[np.float64],
 ) -> None:

@@ -40,6 +40,9 @@ UPDATES = ("inverse", "linear")
 
 # Below this share of its natural size a quantity is taken to be rounding error.
 TINY = 1e-12
+# Squared lengths beyond this, or below its inverse, are left alone: they would leave the range
+# of double precision within a round.
+LARGEST = 1e180
 
 Vector = npt.NDArray[np.float64]
 
@@ -53,37 +56,42 @@ class Round(NamedTuple):
 
 
 @compiled
-def exact_step(mu: float, alpha: float, nu: float, beta: float, delta: float, most: float) -> float:
-    """Return min(λ*, most), λ* the root of μα/(1 − 2λμ)² − νβ/(1 + 2λν)² = Δ on (0, 1/(2μ)).
+def exact_step(
+    mu: float, alpha: float, nu: float, beta: float, delta: float, most: float
+) -> tuple[float, float]:
+    """Return λ = min(λ*, most) and r = 1 − 2λμ, λ* being the root of the round's constraint,
+
+        μα/(1 − 2λμ)² − νβ/(1 + 2λν)² = Δ   on (0, 1/(2μ)).
 
     Here μ = μ₊, α = α₊, ν = −μ₋, β = α₋.  The left side rises strictly to infinity, and at λ = 0
-    it is below Δ (the loss is positive), so the root exists and is the only one.  In s = 2λμ the
-    root lies in (0, s_hi], s_hi = 1 − √(μα/(Δ + νβ)), where the first term alone reaches Δ + νβ.
+    it is below Δ (the loss is positive), so the root exists and is the only one.  It is sought in
+    r, from r₀ = √(μα/(Δ + νβ)), where the first term alone reaches Δ + νβ, to 1; so that nothing
+    cancels where r is small.
     """
     ratio = nu / mu
-    cap = 2.0 * most * mu
-    hi = 1.0 - np.sqrt(mu * alpha / (delta + nu * beta))
-    if cap < hi:
-        gap = mu * alpha / (1.0 - cap) ** 2 - nu * beta / (1.0 + cap * ratio) ** 2 - delta
+    lo = np.sqrt(mu * alpha / (delta + nu * beta))
+    hi = 1.0
+    capped = 1.0 - 2.0 * most * mu
+    if capped > lo:
+        gap = mu * alpha / capped**2 - nu * beta / (1.0 + (1.0 - capped) * ratio) ** 2 - delta
         if gap <= 0.0:
-            return most
-    lo = 0.0
-    s = hi
+            return most, capped
+    r = lo
     for _ in range(200):
-        near, far = 1.0 - s, 1.0 + s * ratio
-        gap = mu * alpha / near**2 - nu * beta / far**2 - delta
-        slope = 2.0 * mu * alpha / near**3 + 2.0 * nu * beta * ratio / far**3
+        far = 1.0 + (1.0 - r) * ratio
+        gap = mu * alpha / r**2 - nu * beta / far**2 - delta
+        slope = -2.0 * mu * alpha / r**3 - 2.0 * nu * beta * ratio / far**3
         if gap > 0.0:
-            hi = s
+            lo = r
         else:
-            lo = s
-        new = s - gap / slope
+            hi = r
+        new = r - gap / slope
         if not lo < new < hi:  # Newton left the bracket: bisect
             new = 0.5 * (lo + hi)
-        if new == s or hi - lo <= 1e-16 * hi:
+        if new == r or hi - lo <= 2e-16 * hi:
             break
-        s = new
-    return min(s / (2.0 * mu), most)
+        r = new
+    return (1.0 - r) / (2.0 * mu), r
 
 
 @compiled
@@ -106,6 +114,12 @@ def cubic_step(a: float, b: float, c: float, least: float, most: float) -> float
 
 
 @compiled
+def _rest(z_i: float, y_i: int, y_nn_i: int, share: float) -> float:
+    """Return an entry of u − (eᵀu/eᵀe) e, the part of u that is orthogonal to e = y_t − y."""
+    return (z_i - y_nn_i) - share * (np.float64(y_i) - np.float64(y_nn_i))
+
+
+@compiled
 def _round(
     z: Vector,
     y: npt.NDArray[np.uint8],
@@ -122,109 +136,115 @@ def _round(
 
     ``known`` is of length 0, or says which labels are known of both items: the others are left
     out of u, w and Δ, so that they pull nothing.  ``work`` is (4, d) of scratch space.
+
+    Coordinates: e = u − w = y_t − y has entries 0 and ±1 and length D = √Δ; with ê = e/D and f
+    the direction of the rest of u, u = sê + tf and w = (s − D)ê + tf, so that A, in the basis
+    (ê, f), is [[D(2s − D), Dt], [Dt, 0]].
     """
     q, d = V.shape
     masked = known.shape[0] > 0
-    delta = 0.0
-    a = b = c = 0.0  # uᵀu, uᵀw, wᵀw
+    delta = along = 0.0  # Δ = eᵀe and eᵀu
     for i in range(q):
-        if masked and not known[i]:
-            continue
-        u_i = z[i] - y_nn[i]
-        w_i = z[i] - y[i]
-        a += u_i * u_i
-        b += u_i * w_i
-        c += w_i * w_i
-        if y[i] != y_nn[i]:
+        if y[i] != y_nn[i] and not (masked and not known[i]):
             delta += 1.0
+            along += (z[i] - y_nn[i]) * (np.float64(y[i]) - np.float64(y_nn[i]))
     if delta == 0.0:
         return 0.0, 0.0, True
-    ru, rw, pp, pm = work[0], work[1], work[2], work[3]
-    ru[:] = 0.0
-    rw[:] = 0.0
+    D = np.sqrt(delta)
+    s = along / D
+    square = 0.0
+    for i in range(q):
+        if not (masked and not known[i]):
+            square += _rest(z[i], y[i], y_nn[i], along / delta) ** 2
+    t = np.sqrt(square)
+    re, rf, pp, pm = work[0], work[1], work[2], work[3]  # Vᵀê, Vᵀf, Vᵀv₊, Vᵀv₋
+    re[:] = 0.0
+    rf[:] = 0.0
     for i in range(q):
         if masked and not known[i]:
             continue
-        u_i = z[i] - y_nn[i]
-        for j in range(d):
-            ru[j] += u_i * V[i, j]
-        if y[i] != y_nn[i]:  # Vᵀw = Vᵀu − Vᵀ(u − w), and u − w is sparse
-            e_i = np.float64(y[i]) - np.float64(y_nn[i])
+        if t > 0.0:
+            f_i = _rest(z[i], y[i], y_nn[i], along / delta) / t
             for j in range(d):
-                rw[j] += e_i * V[i, j]
-    kuu = kww = 0.0
+                rf[j] += f_i * V[i, j]
+        if y[i] != y_nn[i]:
+            e_i = (np.float64(y[i]) - np.float64(y_nn[i])) / D
+            for j in range(d):
+                re[j] += e_i * V[i, j]
+    kee = kef = kff = 0.0
     for j in range(d):
-        rw[j] = ru[j] - rw[j]
-        kuu += ru[j] * ru[j]
-        kww += rw[j] * rw[j]
-    loss = delta - (kuu - kww)
+        kee += re[j] * re[j]
+        kef += re[j] * rf[j]
+        kff += rf[j] * rf[j]
+    trace = D * (2.0 * s - D)
+    loss = delta - (trace * kee + 2.0 * D * t * kef)
     if not loss > 0.0:
         return 0.0, 0.0, False
-    # Eigenvalues of A: μ₊ + μ₋ = a − c, μ₊μ₋ = −(ac − b²); the smaller one by division.
-    area = a * c - b * b
-    if area <= TINY * a * c:
+    if not t > TINY * (abs(s) + D):  # u ∥ w
         return loss, 0.0, True
-    trace = a - c
-    spread = np.sqrt(trace * trace + 4.0 * area)
+    # Eigenvalues: μ₊ + μ₋ = trace, μ₊μ₋ = −(Dt)²; the smaller one by division.
+    cross = D * t
+    spread = np.sqrt(trace * trace + 4.0 * cross * cross)
     if trace >= 0.0:
         mu = 0.5 * (trace + spread)
-        nu = area / mu
+        nu = cross * (cross / mu)
     else:
         nu = 0.5 * (spread - trace)
-        mu = area / nu
-    # v₊ ∝ (c + μ₊)u − b w and v₋ ∝ −b u + (a + ν)w, each from the row of A without cancellation.
-    up = c + mu
-    wm = a + nu
-    np_ = np.sqrt(up * up * a - 2.0 * up * b * b + b * b * c)
-    nm = np.sqrt(b * b * a - 2.0 * wm * b * b + wm * wm * c)
+        mu = cross * (cross / nu)
+    # Eigenvector of m: (m, Dt).
+    lp = np.hypot(mu, cross)
+    lm = np.hypot(nu, cross)
+    ep, fp, em, fm = mu / lp, cross / lp, -nu / lm, cross / lm
     alpha = beta = 0.0
     for j in range(d):
-        pp[j] = (up * ru[j] - b * rw[j]) / np_
-        pm[j] = (wm * rw[j] - b * ru[j]) / nm
+        pp[j] = ep * re[j] + fp * rf[j]
+        pm[j] = em * re[j] + fm * rf[j]
         alpha += pp[j] * pp[j]
         beta += pm[j] * pm[j]
-    if not (alpha * mu > TINY * (kuu + kww) and alpha < np.inf):
-        return loss, 0.0, True
+    if not (alpha > TINY * TINY * (kee + kff) and mu * alpha * LARGEST > 1.0 and loss < LARGEST):
+        return loss, 0.0, True  # nothing of V to scale along v₊
     if step == 0:
-        lam = exact_step(mu, alpha, nu, beta, delta, step_max)
-    elif step == 1:
-        # Erratum E2: −4 tr(VᵀA³V), −2‖AV‖², l_t.
-        cube = mu**3 * alpha - nu**3 * beta
-        lam = cubic_step(
-            -4.0 * cube, -2.0 * (mu * mu * alpha + nu * nu * beta), loss, step_min, step_max
-        )
+        lam, r = exact_step(mu, alpha, nu, beta, delta, step_max)
     else:
-        # As printed, with AV = v₊μ₊p₊ᵀ + v₋μ₋p₋ᵀ and the coordinates of u and w on v±.
-        u_p, u_m = (up * a - b * b) / np_, (wm * b - b * a) / nm
-        w_p, w_m = (up * b - b * c) / np_, (wm * c - b * b) / nm
-        uau = uqau = waw = wqaw = 0.0
-        for j in range(d):
-            ua = u_p * mu * pp[j] - u_m * nu * pm[j]
-            wa = w_p * mu * pp[j] - w_m * nu * pm[j]
-            uau += ua * ua
-            waw += wa * wa
-            uqau += ru[j] * ua
-            wqaw += rw[j] * wa
-        norm = mu * mu * alpha + nu * nu * beta
-        lam = cubic_step(
-            4.0 * waw - uau, 2.0 * (norm - 2.0 * wqaw + 2.0 * uqau), delta, step_min, step_max
-        )
+        norm = mu * mu * alpha + nu * nu * beta  # ‖AV‖²
+        if step == 1:
+            # Erratum E2: −4 tr(VᵀA³V), −2‖AV‖², l_t.
+            cube = mu**3 * alpha - nu**3 * beta
+            lam = cubic_step(-4.0 * cube, -2.0 * norm, loss, step_min, step_max)
+        else:
+            # As printed; uᵀA and wᵀA by the coordinates of u and w on v₊ and v₋.
+            up, um = s * ep + t * fp, s * em + t * fm
+            wp, wm = (s - D) * ep + t * fp, (s - D) * em + t * fm
+            uau = uqau = waw = wqaw = 0.0
+            for j in range(d):
+                ua = up * mu * pp[j] - um * nu * pm[j]
+                wa = wp * mu * pp[j] - wm * nu * pm[j]
+                uau += ua * ua
+                waw += wa * wa
+                uqau += (s * re[j] + t * rf[j]) * ua
+                wqaw += ((s - D) * re[j] + t * rf[j]) * wa
+            lam = cubic_step(
+                4.0 * waw - uau, 2.0 * (norm - 2.0 * wqaw + 2.0 * uqau), delta, step_min, step_max
+            )
+        r = 1.0 - 2.0 * lam * mu
     if linear:
-        fp, fm = 2.0 * lam * mu, -2.0 * lam * nu
+        gain, shrink = 2.0 * lam * mu, -2.0 * lam * nu
     else:
-        fp, fm = 2.0 * lam * mu / (1.0 - 2.0 * lam * mu), -2.0 * lam * nu / (1.0 + 2.0 * lam * nu)
-    # Without the cap of the exact step nothing keeps V finite (Erratum E3).
-    if not (abs(fp) < 1e12 and fp * fp * alpha + kuu + kww < 1e200):
+        gain, shrink = (
+            2.0 * lam * mu / r if r != 0.0 else np.inf,
+            -2.0 * lam * nu / (1.0 + 2.0 * lam * nu),
+        )
+    # Without the cap nothing keeps V finite (Erratum E3): a step that would throw it out of
+    # range is not taken.
+    if not gain * gain * alpha + shrink * shrink * beta < LARGEST:
         return loss, 0.0, True
-    fp /= np_
-    fm /= nm
     for i in range(q):
         if masked and not known[i]:
             continue
-        u_i = z[i] - y_nn[i]
-        w_i = z[i] - y[i]
-        left = fp * (up * u_i - b * w_i)
-        right = fm * (wm * w_i - b * u_i)
+        e_i = (np.float64(y[i]) - np.float64(y_nn[i])) / D
+        f_i = _rest(z[i], y[i], y_nn[i], along / delta) / t
+        left = gain * (ep * e_i + fp * f_i)
+        right = shrink * (em * e_i + fm * f_i)
         for j in range(d):
             V[i, j] += left * pp[j] + right * pm[j]
     return loss, lam, False

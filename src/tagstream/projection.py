@@ -15,7 +15,7 @@ H = U diag(Λ/(Λ + ρ))Uᵀ + 11ᵀ/n, and leaving example i out changes its re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,16 +27,27 @@ import scipy.sparse as sp
 from tagstream.base import Labels, Rows
 from tagstream.kernels import project_dense, project_sparse
 
-__all__ = ["Choice", "Projection", "choose", "first_block", "fit", "next_fit"]
+__all__ = [
+    "Choice",
+    "Lift",
+    "Projection",
+    "choose",
+    "first_block",
+    "fit",
+    "leading_directions",
+    "leave_one_out",
+    "next_fit",
+]
 
 Matrix = npt.NDArray[np.float64]
 
 FIRST_FIT = 20  # examples before the first fit
 GROWTH = 4  # a fit follows when a quarter more examples have been seen
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
-LIFT_SIZE = 1000  # random features of a lift, at most
+RIDGE_SAMPLE = 1500  # the same for the ridge alone
+LIFT_SIZE = 1000  # random features of a lift
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)  # of the lift, times the median distance
-DIRECT = 4000  # unknowns per label up to which the normal equations are formed
+DIRECT = 4000  # smaller side of the features up to which normal equations are formed
 
 
 def next_fit(t: int, window: int | None) -> int:
@@ -139,7 +150,7 @@ def _moments(rows: Rows) -> tuple[Matrix, Matrix]:
 def _centre(K: Matrix) -> Matrix:
     """Return the kernel matrix of the same features, centred."""
     mean = K.mean(axis=0)
-    return K - mean - mean[:, None] + mean.mean()
+    return np.asarray(K - mean - mean[:, None] + mean.mean())
 
 
 def leave_one_out(K: Matrix, T: Matrix, ridges: Matrix) -> tuple[float, float, Matrix, Matrix]:
@@ -216,16 +227,15 @@ def choose(
     lift: str | None,
     ridge: float | str,
     n_neighbors: int,
+    lift_size: int,
     seed: int,
 ) -> Choice:
-    """Choose scaling and lift on at most ``SAMPLE`` evenly spaced examples, the ridge on all.
+    """Choose scaling and lift on at most ``SAMPLE`` evenly spaced examples, then the ridge.
 
     Within a candidate the ridge has the least squared error; the candidate has the least error
     of the vote, since what is regressed is not what is wanted in the end.
     """
-    n = rows.shape[0]
-    some = np.arange(min(n, SAMPLE)) * n // min(n, SAMPLE)
-    few, few_labels = rows[some], Labels(labels.Y[some], _at(labels.known, some))
+    few, few_labels = _sample(rows, labels, SAMPLE)
     T, mean = _targets(few_labels)
     best, best_error = Choice(scale == "standard", None, 1.0), np.inf
     for standardise, bandwidth, K in _candidates(few, scale, lift):
@@ -235,13 +245,19 @@ def choose(
             error = _vote_error(left_out, fitted, T + mean, n_neighbors)
         if error < best_error:
             best, best_error = Choice(standardise, bandwidth, strength), error
-    if ridge != "auto" or (n <= SAMPLE and best.bandwidth is None):
+    if ridge != "auto" or (rows.shape[0] <= SAMPLE and best.bandwidth is None):
         return best
-    return replace(best, ridge=_validated_ridge(rows, labels, best, seed))
+    return replace(best, ridge=_validated_ridge(rows, labels, best, lift_size, seed))
 
 
-def _at(mask: npt.NDArray[np.bool_] | None, positions: Any) -> npt.NDArray[np.bool_] | None:
-    return None if mask is None else mask[positions]
+def _sample(rows: Rows, labels: Labels, size: int) -> tuple[Rows, Labels]:
+    """Return at most ``size`` evenly spaced examples."""
+    n = rows.shape[0]
+    if n <= size:
+        return rows, labels
+    some = np.arange(size) * n // size
+    known = None if labels.known is None else labels.known[some]
+    return rows[some], Labels(labels.Y[some], known)
 
 
 def _grid(trace: float) -> Matrix:
@@ -250,80 +266,204 @@ def _grid(trace: float) -> Matrix:
     return grid
 
 
-def _validated_ridge(rows: Rows, labels: Labels, choice: Choice, seed: int) -> float:
+def _validated_ridge(
+    rows: Rows, labels: Labels, choice: Choice, lift_size: int, seed: int
+) -> float:
     """Return the ridge of least generalised cross-validation error, n‖(I − H)T‖²/(n − tr H)²."""
+    if min(rows.shape) > RIDGE_SAMPLE:
+        rows, labels = _sample(rows, labels, RIDGE_SAMPLE)
     T, _ = _targets(labels)
-    X, mid, _, _ = _features(rows, choice, seed)
-    n, p = X.shape
-    gram = _inner(X, mid, p <= n)
-    values, U = scipy.linalg.eigh(gram, driver="evd")
+    X = _features(rows, choice, lift_size, seed)[0]
+    values, U = scipy.linalg.eigh(X.inner(), driver="evd", overwrite_a=True)
     values = np.maximum(values, 0.0)
-    # ‖U_kᵀT‖² of the left singular vectors U_k of the centred features.
-    if p <= n:
-        C = U.T @ (X.T @ T - np.outer(mid, T.sum(axis=0)))
-        energy = (C**2).sum(axis=1) / np.maximum(values, 1e-12 * values[-1] + 1e-300)
+    # energy[k] = ‖u_kᵀT‖² for the left singular vectors u_k of the centred features.
+    if X.primal:
+        energy = ((U.T @ X.transposed(T)) ** 2).sum(axis=1)
+        energy /= np.maximum(values, 1e-12 * values[-1] + 1e-300)
     else:
         energy = ((U.T @ (T - T.mean(axis=0))) ** 2).sum(axis=1)
     rest = max(float((T**2).sum() - energy.sum()), 0.0)
     ridges = _grid(float(values.sum()))
-    keep = ridges[:, None] / (values + ridges[:, None])  # share of a direction that is left over
-    freedom = n - 1 - (1 - keep).sum(axis=1)
-    errors = (rest + keep**2 @ energy) / np.maximum(freedom, 1e-9 * n) ** 2
+    left = ridges[:, None] / (values + ridges[:, None])  # share of a direction that is not fitted
+    n = X.shape[0]
+    freedom = n - 1 - (1 - left).sum(axis=1)
+    errors = (rest + left**2 @ energy) / np.maximum(freedom, 1e-9 * n) ** 2
     return float(ridges[np.argmin(errors)])
 
 
-def fit(rows: Rows, labels: Labels, choice: Choice, seed: int) -> Projection:
-    """Return the projection of all the given examples for what was chosen."""
+class _Centred:
+    """Features minus their mean, X̃ = X − 1 midᵀ, never formed: X may be sparse."""
+
+    def __init__(self, X: Any, mid: Matrix) -> None:
+        self.X, self.mid, self.shape = X, mid, X.shape
+        self.primal = X.shape[1] <= X.shape[0]
+
+    def __matmul__(self, P: Matrix) -> Matrix:
+        return np.asarray(self.X @ P) - self.mid @ P
+
+    def transposed(self, R: Matrix) -> Matrix:
+        """Return X̃ᵀR."""
+        return np.asarray(self.X.T @ R) - np.outer(self.mid, R.sum(axis=0))
+
+    def inner(self) -> Matrix:
+        """Return X̃ᵀX̃ (primal) or X̃X̃ᵀ, whichever is smaller."""
+        inner = self.X.T @ self.X if self.primal else self.X @ self.X.T
+        inner = inner.toarray().astype(np.float64) if sp.issparse(inner) else inner
+        if self.primal:
+            return np.asarray(inner - self.shape[0] * np.outer(self.mid, self.mid))
+        return _centre(inner)
+
+    def variances(self) -> Matrix:
+        """Return the diagonal of X̃ᵀX̃."""
+        square = self.X.multiply(self.X) if sp.issparse(self.X) else self.X**2
+        total = np.asarray(square.sum(axis=0), np.float64).ravel()
+        return np.asarray(np.maximum(total - self.shape[0] * self.mid**2, 0.0))
+
+
+def fit(
+    rows: Rows,
+    labels: Labels,
+    choice: Choice,
+    *,
+    lift_size: int = LIFT_SIZE,
+    seed: int = 0,
+    start: Projection | None = None,
+) -> Projection:
+    """Return the projection of all the given examples for what was chosen.
+
+    ``start`` is an earlier projection of the same kind, from which an iterative solution sets
+    out; the direct ones do not need it.
+    """
     T, mean = _targets(labels)
-    X, mid, deviation, lift = _features(rows, choice, seed)
-    P = _solve(X, mid, T, choice.ridge)
-    c = mean - mid @ P
+    X, deviation, lift = _features(rows, choice, lift_size, seed)
+    guess = None
+    if start is not None and start.lift is None and lift is None:
+        guess = start.P.astype(np.float64) * deviation[:, None]
+    P, shift = _solve(X, T, labels.known, choice.ridge, guess)
+    c = mean + shift - X.mid @ P
     if lift is not None:
         return Projection(P, c, lift)
     P = P / deviation[:, None]
     return Projection(P.astype(np.float32) if sp.issparse(rows) else P, c)
 
 
-def _features(rows: Rows, choice: Choice, seed: int) -> tuple[Any, Matrix, Matrix, Lift | None]:
-    """Return what P is fitted on, (n, D), its mean, the scale of the inputs, and the lift."""
+def _features(
+    rows: Rows, choice: Choice, lift_size: int, seed: int
+) -> tuple[_Centred, Matrix, Lift | None]:
+    """Return what P is fitted on, the scale of the inputs, and the lift."""
     centre, deviation = _moments(rows)
     if not choice.standardise:
         deviation = np.ones_like(deviation)
     if choice.bandwidth is None:
         X = rows @ sp.diags(1 / deviation) if sp.issparse(rows) else rows / deviation
-        return X, centre / deviation, deviation, None
-    lift = _draw_lift(centre, deviation, choice.bandwidth, rows.shape[0], seed)
+        return _Centred(X, centre / deviation), deviation, None
+    lift = _draw_lift(centre, deviation, choice.bandwidth, lift_size, seed)
     features = lift(rows.toarray() if sp.issparse(rows) else rows)
-    return features, features.mean(axis=0), deviation, lift
+    return _Centred(features, features.mean(axis=0)), deviation, lift
 
 
-def _draw_lift(centre: Matrix, deviation: Matrix, bandwidth: float, n: int, seed: int) -> Lift:
+def _draw_lift(centre: Matrix, deviation: Matrix, bandwidth: float, size: int, seed: int) -> Lift:
+    """Draw the features; the directions are orthogonal in blocks, which lowers their variance."""
+    p = len(centre)
     generator = np.random.default_rng(seed)
-    size = min(LIFT_SIZE, max(100, n))
-    W = generator.standard_normal((LIFT_SIZE, len(centre)))[:size].T / (
-        bandwidth * deviation[:, None]
-    )
-    b = generator.uniform(0, 2 * np.pi, LIFT_SIZE)[:size]
+    blocks = []
+    for _ in range(-(-size // p)):
+        Q, _ = np.linalg.qr(generator.standard_normal((p, p)))
+        # Columns of a normal matrix have chi-distributed lengths; orthogonal ones get the same.
+        blocks.append(Q * np.sqrt(generator.chisquare(p, p)))
+    W = np.concatenate(blocks, axis=1)[:, :size] / (bandwidth * deviation[:, None])
+    b = generator.uniform(0, 2 * np.pi, size)
     return Lift(np.ascontiguousarray(W), b - centre @ W)
 
 
-def _inner(X: Any, mid: Matrix, primal: bool) -> Matrix:
-    """Return X̃ᵀX̃ (primal) or X̃X̃ᵀ of the centred features X̃ = X − 1 midᵀ, without forming X̃."""
-    inner = X.T @ X if primal else X @ X.T
-    inner = inner.toarray().astype(np.float64) if sp.issparse(inner) else inner
-    return inner - X.shape[0] * np.outer(mid, mid) if primal else _centre(inner)
+def _solve(
+    X: _Centred,
+    T: Matrix,
+    known: npt.NDArray[np.bool_] | None,
+    ridge: float,
+    start: Matrix | None,
+) -> tuple[Matrix, Matrix]:
+    """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T; return P and s.
 
-
-def _solve(X: Any, mid: Matrix, T: Matrix, ridge: float) -> Matrix:
-    """Solve (X̃ᵀX̃ + ρI)P = X̃ᵀT in whichever of its two forms is smaller."""
+    When all is known, s = 0 and P solves (X̃ᵀX̃ + ρI)P = X̃ᵀT.  Otherwise each label has
+    equations of its own, solved for all labels at once by conjugate gradients, for which the
+    common solution is the preconditioner.
+    """
     n, p = X.shape
-    inner = _inner(X, mid, p <= n)
-    inner[np.diag_indices(len(inner))] += max(ridge, 1e-12 * np.trace(inner), 1e-300)
-    if p <= n:
-        right = X.T @ T - np.outer(mid, T.sum(axis=0))
-        return np.asarray(scipy.linalg.solve(inner, right, assume_a="pos"))
-    D = scipy.linalg.solve(inner, T - T.mean(axis=0), assume_a="pos")
-    return np.asarray(X.T @ D - np.outer(mid, D.sum(axis=0)))
+    ridge = max(ridge, 1e-300)
+    none = np.zeros(T.shape[1])
+    if min(n, p) <= DIRECT:
+        apply_inverse = _inverse(X, ridge)
+        P = apply_inverse(X.transposed(T))
+        if known is None:
+            return P, none
+        start, tolerance, rounds = P, 1e-10, 500
+    else:
+        diagonal = (X.variances() + ridge)[:, None]
+
+        def apply_inverse(B: Matrix) -> Matrix:
+            return B / diagonal
+
+        start = np.zeros((p, T.shape[1])) if start is None else start
+        tolerance, rounds = 1e-3, 25
+    mask = 1.0 if known is None else known.astype(np.float64)
+    count = np.full(T.shape[1], float(n)) if known is None else np.maximum(known.sum(axis=0), 1)
+
+    def normal(V: Matrix) -> Matrix:
+        P, s = V[:-1], V[-1]
+        R = (X @ P + s) * mask
+        return np.vstack([X.transposed(R) + ridge * P, R.sum(axis=0)])
+
+    def precondition(V: Matrix) -> Matrix:
+        return np.vstack([apply_inverse(V[:-1]), V[-1] / count])
+
+    right = np.vstack([X.transposed(T), T.sum(axis=0)])
+    V = _conjugate_gradients(
+        normal, precondition, right, np.vstack([start, none]), tolerance, rounds
+    )
+    return V[:-1], V[-1]
+
+
+def _inverse(X: _Centred, ridge: float) -> Callable[[Matrix], Matrix]:
+    """Return B ↦ (X̃ᵀX̃ + ρI)⁻¹B, by way of the smaller of the two inner products."""
+    inner = X.inner()
+    # Rounding leaves eigenvalues of about this size below zero.
+    ridge = max(ridge, 1e-12 * float(np.trace(inner)))
+    inner[np.diag_indices(len(inner))] += ridge
+    factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
+    if X.primal:
+        return lambda B: np.asarray(scipy.linalg.cho_solve(factor, B))
+    return lambda B: (B - X.transposed(scipy.linalg.cho_solve(factor, X @ B))) / ridge
+
+
+def _conjugate_gradients(
+    apply: Callable[[Matrix], Matrix],
+    precondition: Callable[[Matrix], Matrix],
+    right: Matrix,
+    start: Matrix,
+    tolerance: float,
+    rounds: int,
+) -> Matrix:
+    """Solve one positive definite system per column, all columns in step."""
+    V = start.copy()
+    R = right - apply(V)
+    Z = precondition(R)
+    D = Z.copy()
+    energy = (R * Z).sum(axis=0)
+    enough = tolerance**2 * np.maximum((right * precondition(right)).sum(axis=0), 1e-300)
+    for _ in range(rounds):
+        if (energy <= enough).all():
+            break
+        A = apply(D)
+        curvature = (D * A).sum(axis=0)
+        length = np.divide(energy, curvature, out=np.zeros_like(energy), where=curvature > 0)
+        V += length * D
+        R -= length * A
+        Z = precondition(R)
+        new = (R * Z).sum(axis=0)
+        D = Z + np.divide(new, energy, out=np.zeros_like(new), where=energy > 0) * D
+        energy = new
+    return V
 
 
 def first_block(rows: Rows, labels: Labels) -> Projection:
@@ -331,3 +471,11 @@ def first_block(rows: Rows, labels: Labels) -> Projection:
     X = rows.toarray() if sp.issparse(rows) else rows
     P = scipy.linalg.lstsq(X.astype(np.float64), labels.Y.astype(np.float64))[0]
     return Projection(P.astype(np.float32) if sp.issparse(rows) else P, np.zeros(P.shape[1]))
+
+
+def leading_directions(labels: Labels, d: int) -> Matrix:
+    """Return the d directions of largest variance of the labels, an orthonormal (q, d)."""
+    T, _ = _targets(labels)
+    q = T.shape[1]
+    U: Matrix = scipy.linalg.eigh(T.T @ T, subset_by_index=(q - d, q - 1))[1][:, ::-1]
+    return np.ascontiguousarray(U)

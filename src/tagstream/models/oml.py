@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["OML"]
 
 BLOCK = 4096  # examples whose projections are held at a time
-FULL_RANK = 128  # labels up to which the metric is square by default
+FULL_RANK = 512  # labels up to which the metric is square by default
 
 # Plain numbers of the state, with their types.
 COUNTERS: dict[str, type] = {
@@ -53,7 +53,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     Parameters
     ----------
     n_components : int, optional
-        Dimension d of the metric space.  By default the number of labels q, but at most 128.
+        Dimension d of the metric space.  By default the number of labels q, but at most 512.
     n_neighbors : int
         How many stored items vote.
     step : {"exact", "cubic", "printed"}
@@ -281,19 +281,43 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
     def _renew(self, t: int) -> None:
         """Fit P again where that is due, and make the stored codes anew."""
-        memory = self._memory
         if self._projection is None or self.projection == "recursive":
-            rows, labels = memory.rows.live, memory.labels()
+            rows, labels = self._memory.rows.live, self._memory.labels()
             if self._choice is None or t >= self._next_choice:
                 self._choice = self._choose(rows, labels)
                 self._next_choice = 2 * t
-            self._projection = (
-                projection.first_block(rows, labels)
-                if self._choice.ridge == 0
-                else projection.fit(rows, labels, self._choice, self._seed)
-            )
+                self._turn(labels)
+            if self._choice.ridge == 0:
+                self._projection = projection.first_block(rows, labels)
+            else:
+                self._projection = projection.fit(
+                    rows,
+                    labels,
+                    self._choice,
+                    lift_size=self._lift_size,
+                    seed=self._seed,
+                    start=self._projection,
+                )
         self._next_fit = projection.next_fit(t, self.window)
         self._refresh()
+
+    @property
+    def _lift_size(self) -> int:
+        """Features of a lift; few enough for the fits of a small window to stay cheap."""
+        half = projection.LIFT_SIZE if self.window is None else max(100, self.window // 2)
+        return min(projection.LIFT_SIZE, half)
+
+    def _turn(self, labels: Labels) -> None:
+        """Turn a narrow metric to the present leading directions of the labels.
+
+        What V has learnt is its difference from the old directions B; it is carried over as
+        (V − B)BᵀB′, in the coordinates of the new ones.
+        """
+        q, d = self.V_.shape
+        if self.init == "isometry" and d < q:
+            turned = projection.leading_directions(labels, d)
+            self.V_ = turned + (self.V_ - self._basis) @ (self._basis.T @ turned)
+            self._basis = turned
 
     def _choose(self, rows: Rows, labels: Labels) -> projection.Choice:
         if self.ridge == 0 and self.lift is None and self.scale is None:
@@ -305,6 +329,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             lift=self.lift,
             ridge=self.ridge,
             n_neighbors=self.n_neighbors,
+            lift_size=self._lift_size,
             seed=self._seed,
         )
 
