@@ -1,0 +1,175 @@
+"""The compiled loops against plain loops: equal, and the same whatever stands beside a row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import reference as slow
+from tagstream import kernels
+
+
+def csr(X):
+    rows = sp.csr_matrix(np.asarray(X, np.float32))
+    return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
+
+
+def thinned(rng, n, p, kept=0.3):
+    return np.where(rng.random((n, p)) < kept, rng.normal(size=(n, p)), 0).astype(np.float32)
+
+
+def product_in_order(x, W, c):
+    """One row times W, the features added one after another."""
+    out = c.copy()
+    for k in range(len(x)):
+        out = out + np.float64(x[k]) * W[k].astype(np.float64)
+    return out
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_projected_row_is_the_sum_in_the_order_of_the_features(dtype):
+    rng = np.random.default_rng(1)
+    X, W, c = rng.normal(size=(11, 9)).astype(dtype), rng.normal(size=(9, 5)), rng.normal(size=5)
+    X[2, 3] = X[7] = 0
+    out = np.empty((11, 5))
+    kernels.project_dense(X, W, c, out)
+    for i in range(11):
+        np.testing.assert_array_equal(out[i], product_in_order(X[i], W, c))
+    np.testing.assert_allclose(out, X.astype(float) @ W + c, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_and_dense_products_are_the_same_bits(dtype):
+    rng = np.random.default_rng(2)
+    X, c = thinned(rng, 13, 20), rng.normal(size=4)
+    W = rng.normal(size=(20, 4)).astype(dtype)
+    dense, sparse = np.empty((13, 4)), np.empty((13, 4))
+    kernels.project_dense(X, W.astype(np.float64), c, dense)
+    kernels.project_sparse(*csr(X), W, c, sparse)
+    np.testing.assert_array_equal(sparse, dense)
+
+
+def test_a_projected_row_does_not_depend_on_the_rows_beside_it():
+    rng = np.random.default_rng(3)
+    X, W, c = rng.normal(size=(23, 40)).astype(np.float32), rng.normal(size=(40, 7)), np.zeros(7)
+    whole = np.empty((23, 7))
+    kernels.project_dense(X, W, c, whole)
+    for cuts in ([1], [4, 5], [2, 3, 11, 22], list(range(1, 23))):
+        parts = []
+        for part in np.split(X, cuts):
+            out = np.empty((len(part), 7))
+            kernels.project_dense(np.ascontiguousarray(part), W, c, out)
+            parts.append(out)
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_pair_distance_keeps_the_digits_that_a_difference_of_squares_loses():
+    a = np.array([1e6, 1e6 + 1, 3.0], np.float32)
+    b = np.array([1e6 + 2, 1e6, 3.5], np.float32)
+    assert kernels.pair_distance(a, b) == 4 + 1 + 0.25
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(size=(2, 50)).astype(np.float32)
+    assert kernels.pair_distance(a, b) == slow.squared_distance(a, b)
+
+
+def test_row_squares_are_summed_in_order():
+    X = thinned(np.random.default_rng(5), 9, 30)
+    X[4] = 0
+    indptr, _, data = csr(X)
+    out = np.empty(9)
+    kernels.row_squares(indptr, data, out)
+    np.testing.assert_array_equal(out, [slow.squared_distance(x, 0 * x) for x in X])
+
+
+def scanned(codes, queries, k, *, slack=0.0, tiles=(0,), lo=None, hi=None, dots=None):
+    """The k nearest by `scan`, given its products tile by tile."""
+    m, n = len(queries), len(codes)
+    best, rows = np.full((m, k), np.inf), np.full((m, k), -1, np.int64)
+    norms = (codes.astype(float) ** 2).sum(axis=1).astype(np.float32)
+    dots = queries @ codes.T if dots is None else dots
+    lo = np.zeros(m, np.int64) if lo is None else lo
+    hi = np.full(m, n, np.int64) if hi is None else hi
+    for start, stop in zip(tiles, [*tiles[1:], n], strict=True):
+        kernels.scan(
+            np.ascontiguousarray(dots[:, start:stop]), start, codes, norms, queries,
+            np.full(m, slack), lo, hi, best, rows,
+        )  # fmt: skip
+    return best, rows
+
+
+@pytest.mark.parametrize("tiles", [(0,), (0, 1, 17), (0, 8, 16, 24)])
+def test_scan_finds_the_nearest_rows_ties_by_age(tiles):
+    rng = np.random.default_rng(6)
+    codes = rng.integers(0, 3, (30, 3)).astype(np.float32)  # many ties
+    queries = rng.integers(0, 3, (12, 3)).astype(np.float32)
+    best, rows = scanned(codes, queries, 7, tiles=tiles)
+    for i, query in enumerate(queries):
+        distances, positions = slow.nearest(codes, query, 7)
+        assert best[i].tolist() == distances
+        assert rows[i].tolist() == positions
+
+
+def test_scan_respects_each_querys_own_bounds():
+    rng = np.random.default_rng(7)
+    codes = rng.integers(0, 4, (25, 2)).astype(np.float32)
+    queries = rng.integers(0, 4, (25, 2)).astype(np.float32)
+    hi = np.arange(25)
+    lo = np.maximum(hi - 6, 0)
+    best, rows = scanned(codes, queries, 4, lo=lo, hi=hi, tiles=(0, 10))
+    for i, query in enumerate(queries):
+        distances, positions = slow.nearest(codes, query, 4, lo[i], hi[i])
+        found = len(positions)
+        assert rows[i].tolist() == positions + [-1] * (4 - found)
+        assert best[i].tolist() == distances + [np.inf] * (4 - found)
+
+
+def test_scan_decides_by_the_true_distance_when_the_products_err_within_the_slack():
+    rng = np.random.default_rng(8)
+    codes, queries = (rng.normal(size=(n, 3)).astype(np.float32) for n in (40, 10))
+    wrong = queries @ codes.T + rng.uniform(-0.5, 0.5, (10, 40)).astype(np.float32)
+    _, rows = scanned(codes, queries, 5, slack=1.0001, dots=wrong)
+    assert rows.tolist() == [slow.nearest(codes, query, 5)[1] for query in queries]
+    careless = scanned(codes, queries, 5, slack=0.0, dots=wrong)[1]
+    assert careless.tolist() != rows.tolist()  # the slack is what makes it exact
+
+
+def test_scan_sparse_finds_what_scan_finds():
+    rng = np.random.default_rng(9)
+    X = rng.integers(0, 3, (30, 6)) * (rng.random((30, 6)) < 0.5)
+    queries = rng.integers(0, 3, (9, 6)) * (rng.random((9, 6)) < 0.5)
+    X, queries = X.astype(np.float32), queries.astype(np.float32)
+    best, rows = np.full((9, 5), np.inf), np.full((9, 5), -1, np.int64)
+    norms = (X.astype(float) ** 2).sum(axis=1)
+    lo, hi = np.arange(9), np.full(9, 28)
+    kernels.scan_sparse(*csr(X), norms, *csr(queries), 6, lo, hi, best, rows)
+    for i, query in enumerate(queries):
+        distances, positions = slow.nearest(X, query, 5, lo[i], hi[i])
+        assert rows[i].tolist() == positions
+        assert best[i].tolist() == distances
+
+
+@pytest.mark.parametrize("q", [1, 7, 8, 9, 16, 21])
+@pytest.mark.parametrize("share_known", [None, 0.6])
+def test_votes_are_shares_among_those_that_know(q, share_known):
+    rng = np.random.default_rng(10)
+    n, m, k = 40, 25, 6
+    Y = (rng.random((n, q)) < 0.3).astype(np.uint8)
+    rows = rng.integers(0, n, (m, k))
+    for i, cut in enumerate(rng.integers(0, k + 1, m)):
+        rows[i, cut:] = -1  # fewer than k are stored
+    mask, packed = None, np.empty((0, 0), np.uint8)
+    if share_known is not None:
+        mask = rng.random((n, q)) < share_known
+        padded = np.pad(mask, ((0, 0), (0, -q % 8)), constant_values=True)
+        packed = np.packbits(padded, axis=1)
+        Y = Y * mask
+    out = np.full((m, q), np.nan)
+    kernels.gather_votes(rows, np.packbits(Y, axis=1), packed, out)
+    for i in range(m):
+        voters = rows[i][rows[i] >= 0]
+        expected = slow.votes(voters, Y, mask)
+        np.testing.assert_allclose(out[i], expected, atol=1e-6)  # the imaginary neighbour's weight
+        np.testing.assert_array_equal(out[i] >= 0.5, expected >= 0.5)  # an even vote is a yes
+        nobody = [j for j in range(q) if not any(mask is None or mask[v, j] for v in voters)]
+        assert not out[i][nobody].any()
