@@ -6,7 +6,9 @@ import base64
 import contextlib
 import hashlib
 import json
+import math
 import os
+import random
 import stat
 import struct
 import subprocess
@@ -23,6 +25,8 @@ from hypothesis import strategies as st
 
 from tagstream import persist
 from tagstream.base import DataError, StreamClassifier, check_number
+from tagstream.data import make_stream
+from tagstream.models import KNN, OLANSGD, OML, OSMLELM
 from tagstream.persist import inspect, load, load_with_extra, remove_leftovers, save
 
 
@@ -235,6 +239,103 @@ def test_inspect_tells_the_header_without_reading_the_arrays(tmp_path):
     assert ("<f8", (3, 4)) in info.arrays
     assert info.n_bytes == len(data)
     assert info.format == 1
+
+
+# ------------------------------------------------------------------ the real learners
+LEARNERS = {
+    "oml": lambda: OML(random_state=0),
+    "oml-window": lambda: OML(window=50, n_components=3, lift=None, random_state=0),
+    "oml-normal": lambda: OML(init="normal", lift=None, random_state=0),
+    "oml-published": lambda: OML.as_published(first_block=40, random_state=0),
+    "knn": KNN,
+    "knn-map": lambda: KNN(vote="map", n_neighbors=4, window=50),
+    "osml-elm": lambda: OSMLELM(n_hidden=15, random_state=0),
+    "osml-elm-qr": lambda: OSMLELM(n_hidden=15, solver="qr", ridge=0.1, random_state=0),
+    "osml-elm-early": lambda: OSMLELM(n_hidden=80, random_state=0),
+    "olansgd": OLANSGD,
+}
+
+
+def stream(sparse, n=120):
+    data = make_stream(n, p=8, q=6, n_factors=3, sparse=sparse, seed=1)
+    Y = data.Y.astype(float)
+    Y[5, 2] = Y[70, 1] = np.nan
+    return data.X, Y
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_goes_on_exactly_as_before(tmp_path, name, sparse):
+    X, Y = stream(sparse)
+    model = LEARNERS[name]()
+    model.partial_fit(X[:80], Y[:80], classes=list("abcdef"), ids=[f"i{i}" for i in range(80)])
+    save(model, tmp_path / "m.tgs")
+    again = load(tmp_path / "m.tgs")
+    assert again.get_params() == model.get_params()
+    assert (again.predict_proba(X) == model.predict_proba(X)).all()
+    for m in (model, again):
+        m.partial_fit(X[80:], Y[80:], classes=list("abcdef"))
+        m.partial_fit(X[:3], [{"new"}, {"a", "new"}, set()])
+    assert (again.predict_proba(X) == model.predict_proba(X)).all()
+    save(model, tmp_path / "a.tgs")
+    save(again, tmp_path / "b.tgs")
+    assert (tmp_path / "a.tgs").read_bytes() == (tmp_path / "b.tgs").read_bytes()
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNERS if name.startswith(("oml", "knn"))])
+def test_the_arrays_that_parameters_ask_for_are_counted_right(name):
+    """Joins the sizes known to ``persist`` with those the learners make."""
+    X, Y = stream(False)
+    model = LEARNERS[name]().partial_fit(X, Y)
+    made = model._tables.nbytes if isinstance(model, KNN) else model.V_.nbytes
+    assert (
+        persist._GROWN[f"{type(model).__module__}.{type(model).__name__}"](model.to_state()) == made
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("oml", {"n_components": 10**7, "init": "normal"}),
+        ("oml-normal", {"n_components": 10**12}),
+        ("knn-map", {"n_neighbors": 10**7}),
+        ("knn", {"vote": "map", "n_neighbors": 10**12}),
+    ],
+)
+def test_parameters_cannot_ask_for_more_memory_than_the_file_holds(tmp_path, name, params):
+    X, Y = stream(False)
+    save(LEARNERS[name]().partial_fit(X, Y), tmp_path / "m.tgs")
+    _, _, header, body = parts((tmp_path / "m.tgs").read_bytes())
+    header["state"]["params"].update(params)
+    (tmp_path / "m.tgs").write_bytes(forged(header, body))
+    assert "its parameters and labels must fit its arrays" in refused(tmp_path / "m.tgs")
+
+
+NASTY = [None, True, 0, 1, -1, 7, 10**6, 2**31, 10**30, -0.5, math.inf, math.nan, "", "map"]
+NASTY += ["normal", [], {}, [1], {"$array": 0}, {"$array": 3}, {"$tuple": [1, 2]}]
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_no_learner_lets_a_hostile_state_through_as_another_error(tmp_path, name, sparse):
+    X, Y = stream(sparse)
+    save(LEARNERS[name]().partial_fit(X, Y), tmp_path / "m.tgs")
+    good, path = (tmp_path / "m.tgs").read_bytes(), tmp_path / "h.tgs"
+    rng = random.Random(f"{name}{sparse}")
+    for _ in range(40):
+        _, _, header, body = parts(good)
+        places = [(header["state"], key) for key in header["state"]]
+        for holder, key in places:
+            inner = holder[key]
+            if isinstance(inner, dict):
+                places += [(inner, k) for k in inner]
+            elif isinstance(inner, list):
+                places += [(inner, i) for i in range(len(inner))]
+        holder, key = rng.choice(places)
+        holder[key] = rng.choice(NASTY)
+        path.write_bytes(forged(header, body))
+        with contextlib.suppress(DataError):
+            load(path)
 
 
 # ------------------------------------------------------------------ format 1 for ever

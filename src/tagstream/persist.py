@@ -392,6 +392,11 @@ def load_with_extra(
             arrays = _read_body(file, header)
             state, extra = _decode(header["state"], arrays), _decode(header["extra"], arrays)
             _check_state(state)
+            count = _GROWN.get(f"{learner.__module__}.{learner.__name__}")
+            if count is not None and count(state) > header["body_bytes"]:
+                raise ValueError(
+                    f"its parameters and labels must fit its arrays, got {count(state)} bytes"
+                )
             return learner.from_state(state), extra
         except OSError:
             raise
@@ -510,6 +515,27 @@ def _read_body(file: BinaryIO, header: dict[str, Any]) -> list[Array]:
     if digest.hexdigest() != header["body_sha256"]:
         raise ValueError("the file is damaged: its arrays do not match their checksum")
     return arrays
+
+
+def _oml_bytes(state: dict[str, Any]) -> int:
+    params, q = state["params"], len(state["names"])
+    d, normal = params["n_components"], params["init"] == "normal"
+    if d is None:
+        d = max(1, q // 2) if normal else min(q, 128)
+    return 8 * q * int(d if normal else min(d, q))
+
+
+def _knn_bytes(state: dict[str, Any]) -> int:
+    params, q = state["params"], len(state["names"])
+    return 16 * (int(params["n_neighbors"]) + 1) * q if params["vote"] == "map" else 0
+
+
+# A learner makes its arrays before it takes over the stored ones.  Where parameters decide their
+# size, the stored ones must be as large: few bytes in a file must not ask for many in memory.
+_GROWN: dict[str, Callable[[dict[str, Any]], int]] = {
+    "tagstream.models.oml.OML": _oml_bytes,
+    "tagstream.models.knn.KNN": _knn_bytes,
+}
 
 
 def _check_state(state: Any) -> None:
