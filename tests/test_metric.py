@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import reference as slow
 from tagstream.metric import STEPS, UPDATES, cubic_step, exact_step, play_round, run_rounds
@@ -268,6 +271,88 @@ def test_play_round_leaves_its_arguments_alone():
         np.testing.assert_array_equal(now, then)
 
 
+# ---------------------------------------------------------------------- extreme inputs
+
+sizes = st.sampled_from([0.0, 1e-300, 1e-160, 1e-30, 1e-17, 1e-8, 1.0, 1e5, 1e15, 1e40])
+plain = st.floats(-2, 2, allow_nan=False, width=32)
+
+
+@st.composite
+def rounds(draw):
+    q, d = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    V = draw(hnp.arrays(np.float64, (q, d), elements=plain)) * draw(sizes)
+    z = draw(hnp.arrays(np.float64, q, elements=plain)) * draw(sizes)
+    bits = hnp.arrays(np.uint8, q, elements=st.integers(0, 1))
+    y, y_nn = draw(bits), draw(bits)
+    if draw(st.booleans()):  # onto the line through both label vectors, or near it
+        z = y_nn + draw(plain) * (y.astype(float) - y_nn) + draw(st.sampled_from([0, 1e-9])) * z
+    return V, z, y, y_nn
+
+
+@settings(max_examples=400, deadline=None)
+@given(rounds(), st.sampled_from(RULES), st.sampled_from([1e-3, 1e5, np.inf]))
+@example(
+    (1e-17 * np.eye(2), np.array([0.2, 0.7]), np.array([1, 0]), np.array([0, 1])),
+    ("exact", "inverse"),
+    np.inf,
+)
+@example(
+    (1e-160 * np.eye(2), np.array([0.2, 0.7]), np.array([1, 0]), np.array([0, 1])),
+    ("exact", "inverse"),
+    np.inf,
+)
+def test_extreme_inputs_never_make_v_infinite_or_nan(case, rule, most):
+    V, z, y, y_nn = case
+    step, update = rule
+    if most == np.inf and step != "exact":
+        most = 1e5
+    V_new, what = play_round(V, z, y, y_nn, step=step, update=update, step_max=most)
+    assert np.isfinite(V_new).all()
+    assert np.isfinite(what.lam)
+    assert 0 <= what.lam <= most
+    assert what.loss >= 0  # infinite only where V itself is beyond squaring
+    if what.lam == 0:
+        np.testing.assert_array_equal(V_new, V)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-8, 1e-17, 1e-40, 1e-80])
+def test_small_v_is_mended_as_well_as_any(size):
+    for V, z, y, y_nn, about in active(14, 20):
+        V_new, what = play_round(size * V, z, y, y_nn)
+        assert not what.degenerate
+        reached = slow.gain(V_new, about)
+        assert reached == pytest.approx(about.delta, abs=1e-10 * ((V_new.T @ about.u) ** 2).sum())
+
+
+@pytest.mark.parametrize("away", [1e-2, 1e-4, 1e-6])
+def test_nearly_parallel_u_and_w_cost_no_digits(away):
+    # z almost on the line through y and y_t: the determinant of the Gram matrix of u and w
+    # cancels, the coordinates along y_t − y and across it do not.
+    rng = np.random.default_rng(31)
+    y, y_nn = np.array([1, 0, 1, 0], np.uint8), np.array([0, 0, 1, 1], np.uint8)
+    for share in (-0.4, 0.2, 0.4, 0.45):
+        z = y_nn + share * (y.astype(float) - y_nn) + away * rng.normal(size=4)
+        about = slow.pair(z, y, y_nn)
+        V_new, what = play_round(np.eye(4), z, y, y_nn)
+        assert not what.degenerate
+        size = ((V_new.T @ about.u) ** 2).sum()
+        assert slow.gain(V_new, about) == pytest.approx(about.delta, abs=1e-9 * size)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6])
+def test_items_far_from_all_labels_have_their_round_too(far):
+    rng = np.random.default_rng(32)
+    y, y_nn = np.array([1, 0, 1, 0], np.uint8), np.array([0, 0, 1, 1], np.uint8)
+    for _ in range(30):
+        z = far * rng.normal(size=4)
+        about = slow.pair(z, y, y_nn)
+        V_new, what = play_round(np.eye(4), z, y, y_nn)
+        assert not what.degenerate
+        e, both = V_new.T @ (about.u - about.w), V_new.T @ (about.u + about.w)
+        size = np.sqrt((e @ e) * (both @ both))
+        assert max(0, about.delta - e @ both) < 1e-12 * size
+
+
 # ---------------------------------------------------------------------- the scalar steps
 
 
@@ -276,13 +361,14 @@ def test_exact_step_finds_the_root_of_its_equation():
     for _ in range(300):
         mu, alpha, nu, beta = 10.0 ** rng.uniform(-3, 3, 4)
         delta = max(mu * alpha - nu * beta, 0) + 10.0 ** rng.uniform(-3, 3)
-        lam = exact_step(mu, alpha, nu, beta, delta, np.inf)
+        lam, r = exact_step(mu, alpha, nu, beta, delta, np.inf)
         assert 0 < lam < 1 / (2 * mu)
-        r = 1 - 2 * lam * mu
+        assert 0 < r < 1
+        assert lam == pytest.approx((1 - r) / (2 * mu), rel=1e-12)
         reached = mu * alpha / r**2 - nu * beta / (1 + 2 * lam * nu) ** 2
-        # λ carries half an ulp of s = 2λμ near 1, which the pole turns into 2ε/r of the first term.
-        tolerance = 1e-13 * (1 + 1 / r) * (mu * alpha / r**2 + nu * beta + delta)
-        assert abs(reached - delta) < tolerance
+        # Half an ulp of r near 1 is ν/μ times as much in 1 + 2λν.
+        tolerance = 1e-13 + 1e-15 * nu / mu
+        assert abs(reached - delta) < tolerance * (mu * alpha / r**2 + nu * beta + delta)
 
 
 @pytest.mark.parametrize(
