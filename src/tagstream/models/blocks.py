@@ -147,14 +147,13 @@ class Scaling(NamedTuple):
 class Block:
     """The first rows of a stream with their labels, until there are ``size`` of them.
 
-    ``made`` holds whatever the owner has computed from the present rows; it is dropped as soon
-    as a row is added, and is no part of the state.
+    ``early`` is the owner's: what it has made of the rows for predictions, no part of the state.
     """
 
     def __init__(self, size: int, p: int, q: int, sparse: bool) -> None:
         self.size, self.p, self.q, self.sparse = size, p, q, sparse
         self.n = 0
-        self.made: Any = None
+        self.early: _Early | None = None
         self._parts: list[tuple[Rows, Bytes, Bools]] = []
 
     def add(self, X: Rows, labels: Labels) -> None:
@@ -163,7 +162,6 @@ class Block:
         # A copy: the caller may reuse the memory of its rows.
         self._parts.append((X.astype(np.float64), labels.Y.copy(), known.copy()))
         self.n += X.shape[0]
-        self.made = None
 
     def grow(self, q: int) -> None:
         """Widen the labels: no earlier row had the new ones."""
@@ -173,7 +171,14 @@ class Block:
             for X, Y, known in self._parts
         ]
         self.q = q
-        self.made = None
+        self.early = None
+
+    def head(self, n: int) -> Block:
+        """Return a block of the first ``n`` rows."""
+        X, Y, known = self.rows()
+        block = Block(n, self.p, self.q, self.sparse)
+        block.add(X[:n], Labels(Y[:n], known[:n]))
+        return block
 
     def rows(self) -> tuple[Rows, Bytes, Bools]:
         """Return X (n, p), Y (n, q) and where Y is known (n, q)."""
@@ -269,11 +274,19 @@ class Core(Protocol):
         """Bytes of the state."""
 
 
+class _Early(NamedTuple):
+    core: Core
+    n_made: int  # rows of which the core was made
+    n_learnt: int  # rows that it has learnt, those included
+
+
 class BlockClassifier(StreamClassifier):
     """A learner that gathers a first block, starts from it, and then learns row by row.
 
     A subclass makes its :class:`Core` from a block, early (before the block is full, for
-    predictions only) or for good.  Items of which no label is known are passed over.
+    predictions only) or for good.  An early core is made of the first 1, 2, 4, … rows and learns
+    the others one by one, so that predicting at every step costs little.  Items of which no
+    label is known are passed over.
     """
 
     _block: Block | None
@@ -324,9 +337,16 @@ class BlockClassifier(StreamClassifier):
         """Return the core; before the first block is full, one made of what there is."""
         if self._block is None:
             return self._core
-        if self._block.made is None:
-            self._block.made = self._make(self._block, early=True)
-        return self._block.made
+        block, early = self._block, self._block.early
+        n_made = 1 << (block.n.bit_length() - 1)
+        if early is None or early.n_made != n_made:
+            early = _Early(self._make(block.head(n_made), early=True), n_made, n_made)
+        if early.n_learnt < block.n:
+            X, Y, known = block.rows()
+            new = slice(early.n_learnt, None)
+            early.core.learn(X[new], Y[new], known[new])
+        block.early = early._replace(n_learnt=block.n)
+        return early.core
 
     def _proba(self, X: Rows) -> Matrix:
         if self._block is not None and self._block.n == 0:

@@ -474,8 +474,8 @@ class OLANSGD(BlockClassifier):
     >>> model.predict([[1, 1, -3], [-1, 2, 2]]).astype(int)
     array([[1, 1, 0],
            [0, 1, 1]])
-    >>> model.alpha_, model.rule_
-    (0.0001, 'threshold')
+    >>> model.predict_proba([[1, 1, -3]]).round(1)
+    array([[0.9, 1. , 0. ]])
     """
 
     def __init__(

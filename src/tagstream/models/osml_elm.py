@@ -27,7 +27,8 @@ Choices where the paper is silent:
 - Features are scaled by the first block (without it, music features in the hundreds saturate
   every neuron).  Its size must clearly exceed L, since H₀ᵀH₀ is nearly singular at N₀ = L; by
   default it is 2L.
-- Before the first block is full, predictions are those of (1ρ) with ρ = 1 on what there is.
+- Before the first block is full, predictions are those of (1ρ) with ρ = 1 on what there is,
+  features scaled by at least half of it.
 - A label that was never seen has had the target −1 all along: one more output learns just that,
   and a new label starts as its copy.  So it does not matter when a label is announced.
 - Where it is not known whether an item has a label, the target is the model's own output, so
@@ -154,6 +155,12 @@ def _learn_triangle(S: Matrix, H: Matrix, T: Matrix, known: Bools) -> None:
 
 
 @compiled
+def _regress_all(S: Matrix, rows: Matrix) -> None:
+    for n in range(rows.shape[0]):
+        regress(S, rows[n])
+
+
+@compiled
 def _sigmoid(A: Matrix) -> None:
     """Apply σ to ``A`` in place."""
     for i in range(A.shape[0]):
@@ -163,9 +170,11 @@ def _sigmoid(A: Matrix) -> None:
 
 def least_squares(H: Matrix, T: Matrix, ridge: float | None) -> Matrix:
     """Return β₀ of Eq. (1), or of Eq. (1ρ) when there is a ridge: shape (L, q)."""
+    L = H.shape[1]
+    if len(H) == 0:
+        return np.zeros((L, T.shape[1]))
     if ridge is None:
         return np.asarray(scipy.linalg.pinv(H) @ T)
-    L = H.shape[1]
     # QR of the stacked system: HᵀH would square the condition number.
     Q, R = scipy.linalg.qr(np.vstack([H, math.sqrt(ridge) * np.eye(L)]), mode="economic")
     return np.asarray(scipy.linalg.solve_triangular(R, Q[: len(H)].T @ T))
@@ -281,8 +290,7 @@ class _Network:
         if self.S is not None:
             rows = np.zeros((len(H), self.S.shape[1]))
             rows[:, : self.hidden.L] = H
-            for row in rows:
-                regress(self.S, row)
+            _regress_all(self.S, rows)
             return -rows[:, self.hidden.L + 1 :]
         out = np.empty((len(H), self.beta.shape[1]))
         project_dense(H, self.beta, np.zeros(self.beta.shape[1]), out)
