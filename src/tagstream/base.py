@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -111,6 +112,7 @@ class _Batch(NamedTuple):
 
     labels: Labels
     names: list[Hashable]  # the vocabulary after this batch; the old one is a prefix of it
+    declared: int  # so many of them are there from the first row on; the rest as they occur
     single: bool  # every item has exactly one label, given as a 1-D y
     dtype: np.dtype[Any]  # of the predictions
 
@@ -146,6 +148,7 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> _Batch:
     column = {name: j for j, name in enumerate(names)}
     for name in () if classes is None else classes:
         column.setdefault(_plain(name), len(column))
+    declared = len(column)
     columns: list[list[int] | None] = []
     for item in Y:
         if item is None:
@@ -160,7 +163,7 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> _Batch:
     known = None
     if None in columns:
         known = np.repeat([[c is not None] for c in columns], values.shape[1], axis=1)
-    return _Batch(Labels(values, known), list(column), False, np.dtype(np.uint8))
+    return _Batch(Labels(values, known), list(column), declared, False, np.dtype(np.uint8))
 
 
 def _read_single(y: Any, classes: Any, names: list[Hashable]) -> _Batch:
@@ -172,13 +175,14 @@ def _read_single(y: Any, classes: Any, names: list[Hashable]) -> _Batch:
     column = {name: j for j, name in enumerate(names)}
     for name in () if classes is None else classes:
         column.setdefault(_plain(name), len(column))
+    declared = len(column)
     found, first, inverse = np.unique(y, return_index=True, return_inverse=True)
     for j in np.argsort(first):
         column.setdefault(_plain(found[j]), len(column))
     values = np.zeros((len(y), len(column)), np.uint8)
     to_column = np.array([column[_plain(name)] for name in found])
     values[np.arange(len(y)), to_column[inverse.ravel()]] = 1
-    return _Batch(Labels(values, None), list(column), True, y.dtype)
+    return _Batch(Labels(values, None), list(column), declared, True, y.dtype)
 
 
 def _as_indicator(Y: Any) -> tuple[npt.NDArray[Any], Bools | None]:
@@ -246,14 +250,15 @@ def _read_indicator(Y: Any, classes: Any, names: list[Hashable]) -> _Batch:
             column.setdefault(name, len(column))
         columns, new = np.array([column[name] for name in given], int), list(column)
     if len(new) == width and (columns == np.arange(width)).all():
-        return _Batch(Labels(np.ascontiguousarray(values, np.uint8), known), new, False, dtype)
+        labels = Labels(np.ascontiguousarray(values, np.uint8), known)
+        return _Batch(labels, new, len(new), False, dtype)
     placed = np.zeros((len(values), len(new)), np.uint8)
     placed[:, columns] = values
     if known is not None:
         mask = np.ones(placed.shape, np.bool_)
         mask[:, columns] = known
         known = mask
-    return _Batch(Labels(placed, known), new, False, dtype)
+    return _Batch(Labels(placed, known), new, len(new), False, dtype)
 
 
 def _read_labels(Y: Any, classes: Any, names: list[Hashable]) -> _Batch:
@@ -412,9 +417,28 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self._start()
 
     def _absorb(self, rows: Rows, batch: _Batch, ids: Sequence[Hashable] | None) -> None:
-        self._set_names(batch.names)
-        self._learn(rows, batch.labels, ids)
-        self.n_seen_ += rows.shape[0]
+        """Learn a batch; a label that is only met on the way is added where it is met.
+
+        So the number of labels at any time does not depend on how the stream was cut.
+        """
+        Y, known = batch.labels
+        width = len(batch.names)
+        needed = np.full(len(Y), batch.declared)
+        if batch.declared < width:
+            last = width - np.argmax(Y[:, ::-1], axis=1)
+            needed = np.maximum.accumulate(
+                np.where(Y.any(axis=1), np.maximum(last, needed), needed)
+            )
+        bounds = [0, *(np.flatnonzero(np.diff(needed)) + 1).tolist(), len(Y)]
+        for first, stop in pairwise(bounds):
+            q = int(needed[first])
+            self._set_names(batch.names[:q])
+            part = Labels(
+                np.ascontiguousarray(Y[first:stop, :q]),
+                None if known is None else np.ascontiguousarray(known[first:stop, :q]),
+            )
+            self._learn(rows[first:stop], part, None if ids is None else ids[first:stop])
+            self.n_seen_ += stop - first
 
     def _set_names(self, names: list[Hashable]) -> None:
         if len(names) == len(self.classes_):

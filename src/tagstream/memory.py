@@ -321,6 +321,10 @@ class Memory:
         self.codes = DenseRows(codes.shape[1])
         self.codes.append(codes)
 
+    def block_size(self, most: int) -> int:
+        """Return how many examples may be appended at a time: few beside those of the window."""
+        return most if self.window is None else min(most, self.window // 8 + 1)
+
     def forget(self) -> None:
         """Drop what lies before the window."""
         excess = 0 if self.window is None else max(len(self) - self.window, 0)
@@ -361,7 +365,7 @@ class Memory:
 
     def dump(self) -> dict[str, Any]:
         """Return the contents as plain values."""
-        rows = self.rows.live
+        rows: Any = self.rows.live
         stored = (
             {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
             if isinstance(self.rows, SparseRows)

@@ -182,14 +182,21 @@ def leave_one_out(K: Matrix, T: Matrix, ridges: Matrix) -> tuple[float, float, M
     return best
 
 
-def _vote_error(left_out: Matrix, fitted: Matrix, Y: Matrix, k: int) -> float:
-    """Return the squared error of the vote of k neighbours, each example looked up left out."""
+def _vote_error(left_out: Matrix, fitted: Matrix, labels: Labels, k: int) -> int:
+    """Return k² times the squared error of the vote, each example looked up left out.
+
+    A whole number: candidates whose votes agree are equal, whatever was rounded on the way.
+    """
     squares = np.einsum("ij,ij->i", fitted, fitted)
     distance = squares - 2 * left_out @ fitted.T
     np.fill_diagonal(distance, np.inf)
-    k = min(k, len(Y) - 1)
+    k = min(k, len(fitted) - 1)
     near = np.argpartition(distance, k - 1, axis=1)[:, :k]
-    return float(np.mean((Y[near].mean(axis=1) - Y) ** 2))
+    Y = labels.Y.astype(np.int64)
+    gaps = Y[near].sum(axis=1) - k * Y
+    if labels.known is not None:
+        gaps *= labels.known
+    return int((gaps**2).sum())
 
 
 def _candidates(
@@ -236,13 +243,13 @@ def choose(
     of the vote, since what is regressed is not what is wanted in the end.
     """
     few, few_labels = _sample(rows, labels, SAMPLE)
-    T, mean = _targets(few_labels)
     best, best_error = Choice(scale == "standard", None, 1.0), np.inf
+    T, _ = _targets(few_labels)
     for standardise, bandwidth, K in _candidates(few, scale, lift):
         ridges = _grid(float(np.trace(K))) if ridge == "auto" else np.array([float(ridge)])
         strength, error, fitted, left_out = leave_one_out(K, T, ridges)
         if len(K) > 2:
-            error = _vote_error(left_out, fitted, T + mean, n_neighbors)
+            error = _vote_error(left_out, fitted, few_labels, n_neighbors)
         if error < best_error:
             best, best_error = Choice(standardise, bandwidth, strength), error
     if ridge != "auto" or (rows.shape[0] <= SAMPLE and best.bandwidth is None):

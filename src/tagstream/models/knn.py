@@ -96,7 +96,7 @@ class KNN(NeighborClassifier):
         rows = X.astype(np.float32, copy=False)
         n, done = rows.shape[0], 0
         while done < n:
-            size = min(n - done, BLOCK)
+            size = min(n - done, self._memory.block_size(BLOCK))
             if self.vote == "map":
                 size = min(size, self._next_count - self.n_seen_ - done)
             part = slice(done, done + size)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tagstream.base import Rows, StreamClassifier, check_number
+from tagstream.kernels import PRIOR
 from tagstream.memory import Memory
 
 __all__ = ["Explanation", "Neighbor", "NeighborClassifier"]
@@ -63,6 +64,10 @@ class NeighborClassifier(StreamClassifier):
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
         return self._memory.votes(self._nearest(X)[1])
+
+    def _decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        # A share that equals the threshold counts, whatever the imaginary neighbour took from it.
+        return super()._decide(scores + PRIOR)
 
     def kneighbors(
         self, X: Any, n_neighbors: int | None = None, return_distance: bool = True

@@ -200,16 +200,18 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _grow(self, q: int) -> None:
         self._memory.grow(q)
         old, d_old = self.V_.shape
-        d = self._dimension(q) if self.init == "isometry" or not d_old else d_old
+        # The paper's d depends on q, and is settled when its first block is full.
+        settled = self.init == "normal" and self._projection is not None
+        d = d_old if settled else self._dimension(q)
         if self.init == "isometry":
             # New labels get new directions while there are any; what was learnt stays.
             start = np.zeros((q, d))
             fresh = np.arange(min(q - old, d - d_old))
             start[old + fresh, d_old + fresh] = 1.0
         else:
-            start = np.stack(
-                [np.random.default_rng([self._seed, j]).standard_normal(d) for j in range(q)]
-            )
+            # Seeded by label: a longer row only appends numbers.
+            rows = [np.random.default_rng([self._seed, j]).standard_normal(d) for j in range(q)]
+            start = np.stack(rows) if rows else np.zeros((0, d))
         self._basis = _enlarged(start, self._basis)
         self.V_ = _enlarged(start, self.V_)
         if self._projection is not None:
@@ -230,7 +232,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         rows = X.astype(np.float32, copy=False)
         n, seen, done = rows.shape[0], self.n_seen_, 0
         while done < n:
-            size = min(n - done, self._next_fit - seen, BLOCK)
+            size = min(n - done, self._next_fit - seen, self._memory.block_size(BLOCK))
             part = slice(done, done + size)
             self._learn_block(
                 rows[part],
@@ -378,6 +380,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
     # ------------------------------------------------------------------ state
     def _dump(self) -> dict[str, Any]:
+        if self._stale and self.neighbor == "input":
+            self._refresh()  # whether codes were needed in between must not show
         made, choice = self._projection, self._choice
         return {
             "memory": self._memory.dump(),
