@@ -1,0 +1,380 @@
+"""The projection P against literal refits and scikit-learn's ridge regression."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import Ridge
+
+import reference as slow
+from tagstream import projection
+from tagstream.base import Labels
+from tagstream.projection import (
+    Choice,
+    choose,
+    first_block,
+    fit,
+    leading_directions,
+    leave_one_out,
+    next_fit,
+)
+
+
+def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
+    """Rows and labels that depend on them linearly, rare and frequent labels mixed."""
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((n, p)) < kept, rng.normal(size=(n, p)), 0).astype(np.float32)
+    scores = X @ rng.normal(size=(p, q)) / np.sqrt(p * kept) + noise * rng.normal(size=(n, q))
+    return X, (scores > rng.uniform(-0.5, 1, q)).astype(np.uint8)
+
+
+def centred(X):
+    X = X.astype(np.float64)
+    return X - X.mean(axis=0)
+
+
+def plain(ridge):
+    return Choice(standardise=False, bandwidth=None, ridge=ridge)
+
+
+def auto(X, Y, **changes):
+    how = {"scale": None, "lift": None, "ridge": "auto", "n_neighbors": 5}
+    return choose(X, Labels(Y, None), lift_size=300, seed=0, **(how | changes))
+
+
+# ---------------------------------------------------------------------- leave-one-out
+
+
+@pytest.mark.parametrize(("n", "p"), [(25, 4), (12, 30)])
+@pytest.mark.parametrize("ridge", [0.3, 20.0])
+def test_leave_one_out_equals_fitting_again_without_the_row(n, p, ridge):
+    X, Y = draw(1, n, p, 3)
+    T = Y - Y.mean(axis=0)
+    chosen, error, fitted, left_out = leave_one_out(centred(X) @ centred(X).T, T, np.array([ridge]))
+    P, c = slow.ridge(X.astype(float), Y.astype(float), ridge)
+    literal = slow.left_out_predictions(X.astype(float), Y.astype(float), ridge)
+    assert chosen == ridge
+    np.testing.assert_allclose(fitted + Y.mean(axis=0), X @ P + c, atol=1e-9)
+    np.testing.assert_allclose(left_out + Y.mean(axis=0), literal, atol=1e-9)
+    assert error == pytest.approx(np.mean((literal - Y) ** 2), rel=1e-9)
+
+
+def test_leave_one_out_takes_the_ridge_of_least_error():
+    X, Y = draw(2, 40, 30, 4)
+    ridges = np.array([1e-3, 1.0, 10.0, 60.0, 1e4])
+    chosen = leave_one_out(centred(X) @ centred(X).T, Y - Y.mean(axis=0), ridges)[0]
+    literal = [
+        np.mean((slow.left_out_predictions(X.astype(float), Y.astype(float), r) - Y) ** 2)
+        for r in ridges
+    ]
+    assert chosen == ridges[np.argmin(literal)]
+    assert chosen not in (ridges[0], ridges[-1])
+
+
+def test_on_few_examples_the_ridge_is_the_left_out_best_of_the_grid():
+    X, Y = draw(3, 60, 45, 4)
+    chosen = auto(X, Y).ridge
+    error = {
+        r: np.mean((slow.left_out_predictions(X.astype(float), Y.astype(float), r) - Y) ** 2)
+        for r in (chosen / 10**0.25, chosen, chosen * 10**0.25)
+    }
+    assert min(error, key=error.get) == chosen
+
+
+@pytest.mark.parametrize("p", [20, 150])
+def test_on_many_examples_the_validated_ridge_is_nearly_as_good_as_left_out(p, monkeypatch):
+    # Generalised cross-validation replaces each 1 − H_ii by its mean.
+    monkeypatch.setattr(projection, "SAMPLE", 50)
+    X, Y = draw(4, 200, p, 4, noise=1.5)
+    K, T = centred(X) @ centred(X).T, Y - Y.mean(axis=0)
+    chosen = leave_one_out(K, T, np.array([auto(X, Y).ridge]))[1]
+    best = leave_one_out(K, T, np.trace(K) * 10.0 ** np.arange(-8, 1, 0.1))[1]
+    careless = [leave_one_out(K, T, np.trace(K) * np.array([r]))[1] for r in (1e-8, 10.0)]
+    assert chosen < 1.01 * best
+    assert max(careless) > 1.1 * best  # there was something to choose
+
+
+# ---------------------------------------------------------------------- what is chosen
+
+
+def ring(seed, n):
+    """A label that no linear map can tell: the inside of a circle."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    inside = (X**2).sum(axis=1) < 1.2
+    return X.astype(np.float32), np.column_stack([inside, ~inside]).astype(np.uint8)
+
+
+def test_a_lift_is_taken_where_a_line_cannot_tell_and_only_if_allowed():
+    X, Y = ring(5, 150)
+    assert auto(X, Y, lift="auto").bandwidth is not None
+    assert auto(X, Y, lift=None).bandwidth is None
+    assert auto(*draw(6, 80, 6, 3), lift="fourier").bandwidth is not None
+
+
+def test_features_are_standardised_where_it_helps_and_only_if_allowed():
+    X, Y = draw(7, 150, 5, 3, noise=0.1)
+    X = np.column_stack([X, 1e4 * np.random.default_rng(8).normal(size=(150, 3))])
+    X = X.astype(np.float32)
+    X[:, :5] *= 1e-2
+    assert auto(X, Y, scale="auto").standardise
+    assert not auto(X, Y, scale=None).standardise
+    assert auto(*draw(9, 50, 4, 3), scale="standard").standardise
+
+
+def test_sparse_rows_are_neither_standardised_nor_lifted_unasked():
+    X, Y = ring(10, 100)
+    X = sp.csr_matrix(np.where(np.abs(X) > 0.3, X, 0) * [1, 100])
+    chosen = auto(X.astype(np.float32), Y, scale="auto", lift="auto")
+    assert not chosen.standardise
+    assert chosen.bandwidth is None
+
+
+def test_a_given_ridge_is_kept():
+    for lift in (None, "fourier"):
+        assert auto(*draw(11, 80, 4, 3), ridge=0.7, lift=lift).ridge == 0.7
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda X, Y: (np.zeros_like(X), Y),
+        lambda X, Y: (np.ones_like(X) * 1e6, Y),
+        lambda X, Y: (X, np.zeros_like(Y)),
+        lambda X, Y: (X, np.ones_like(Y)),
+        lambda X, Y: (X[:2], Y[:2]),
+        lambda X, Y: (X * np.float32(1e14), Y),
+        lambda X, Y: (X * np.float32(1e-30), Y),
+    ],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("lift", ["auto", "fourier"])
+def test_poor_data_give_a_finite_projection(spoil, sparse, lift):
+    X, Y = spoil(*draw(12, 30, 5, 3))
+    rows = sp.csr_matrix(X) if sparse else np.ascontiguousarray(X)
+    labels = Labels(np.ascontiguousarray(Y), None)
+    chosen = choose(
+        rows, labels, scale="auto", lift=lift, ridge="auto", n_neighbors=5, lift_size=50, seed=0
+    )
+    if sparse and chosen.bandwidth is not None:
+        rows = X
+    Z = fit(rows, labels, chosen, lift_size=50)(rows)
+    assert np.isfinite(Z).all()
+    assert np.abs(Z).max() < 10
+
+
+# ---------------------------------------------------------------------- the fit
+
+
+@pytest.mark.parametrize(("n", "p"), [(60, 8), (20, 40)])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("ridge", [1e-3, 1.0, 100.0])
+def test_fit_equals_ridge_regression_with_an_intercept(n, p, sparse, ridge):
+    X, Y = draw(13, n, p, 4, kept=0.4)
+    X += np.float32(0.5) * (X != 0)  # columns with a mean
+    made = fit(sp.csr_matrix(X) if sparse else X, Labels(Y, None), plain(ridge))
+    oracle = Ridge(alpha=ridge, solver="svd", tol=1e-12).fit(X.astype(np.float64), Y)
+    tolerance = 1e-5 if sparse else 1e-8  # behind sparse rows P is kept in single precision
+    np.testing.assert_allclose(made.P, oracle.coef_.T, atol=tolerance)
+    np.testing.assert_allclose(made.c, oracle.intercept_, atol=tolerance)
+    Z = made(sp.csr_matrix(X) if sparse else X)
+    np.testing.assert_allclose(Z, oracle.predict(X.astype(np.float64)), atol=10 * tolerance)
+
+
+def test_standardising_is_ridge_regression_on_standardised_features():
+    X, Y = draw(14, 70, 6, 3)
+    X = X * np.float32(10.0) ** np.arange(-2, 4, dtype=np.float32)
+    X[:, 2] = 7  # constant: nothing to divide by
+    made = fit(X, Labels(Y, None), Choice(True, None, 2.0))
+    wide = X.astype(np.float64)
+    scale = np.where(np.arange(6) == 2, 1, wide.std(axis=0))
+    oracle = Ridge(alpha=2.0).fit((wide - wide.mean(axis=0)) / scale, Y)
+    expected = oracle.predict((wide - wide.mean(axis=0)) / scale)
+    np.testing.assert_allclose(made(X), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "p"), [(60, 8), (25, 40)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_with_unknown_entries_each_label_is_regressed_on_the_examples_that_know_it(n, p, sparse):
+    X, Y = draw(15, n, p, 4)
+    known = np.random.default_rng(16).random(Y.shape) < [1.0, 0.9, 0.5, 0.3]
+    rows = sp.csr_matrix(X) if sparse else X
+    made = fit(rows, Labels(Y * known, known), plain(3.0))
+    for j in range(4):
+        seen = known[:, j]
+        oracle = Ridge(alpha=3.0, tol=1e-12).fit(X[seen].astype(np.float64), Y[seen, j])
+        np.testing.assert_allclose(made.P[:, j], oracle.coef_, atol=1e-6)
+        np.testing.assert_allclose(made.c[j], oracle.intercept_, atol=1e-6)
+
+
+def test_a_label_nobody_knows_is_projected_to_zero():
+    X, Y = draw(17, 30, 5, 3)
+    known = np.ones(Y.shape, bool)
+    known[:, 1] = False
+    made = fit(X, Labels(Y * known, known), plain(1.0))
+    assert not made(X)[:, 1].any()
+    np.testing.assert_allclose(
+        made(X)[:, [0, 2]], fit(X, Labels(Y[:, [0, 2]], None), plain(1.0))(X), atol=1e-8
+    )
+
+
+@pytest.mark.parametrize(("n", "p"), [(120, 60), (60, 300)])
+@pytest.mark.parametrize("unknown", [False, True])
+def test_the_iterative_solution_is_close_to_the_direct_one(n, p, unknown, monkeypatch):
+    X, Y = draw(18, n, p, 5, kept=0.1)
+    known = np.random.default_rng(19).random(Y.shape) < 0.8 if unknown else None
+    labels = Labels(Y if known is None else Y * known, known)
+    rows = sp.csr_matrix(X)
+    direct = fit(rows, labels, plain(5.0))
+    monkeypatch.setattr(projection, "DIRECT", 10)
+    close = fit(rows, labels, plain(5.0))
+    again = fit(rows, labels, plain(5.0), start=close)
+    scale = direct(rows).std()
+    assert 0 < np.abs(close(rows) - direct(rows)).max() < 0.02 * scale
+    assert np.abs(again(rows) - direct(rows)).max() < 0.02 * scale
+
+
+def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept():
+    for n, p in [(50, 6), (10, 30)]:
+        X, Y = draw(20, n, p, 3)
+        X += 1
+        for rows in (X, sp.csr_matrix(X)):
+            made = first_block(rows, Labels(Y, None))
+            expected = np.linalg.pinv(X.astype(float)) @ Y
+            np.testing.assert_allclose(made.P, expected, atol=1e-6)
+            assert not made.c.any()
+            assert made.lift is None
+
+
+# ---------------------------------------------------------------------- the map
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "lifted"])
+def test_a_rows_projection_does_not_depend_on_the_other_rows(kind):
+    X, Y = draw(21, 61, 17, 6, kept=0.5)
+    rows = sp.csr_matrix(X) if kind == "sparse" else X
+    choice = Choice(False, 3.0 if kind == "lifted" else None, 1.0)
+    made = fit(rows, Labels(Y, None), choice, lift_size=70)
+    whole = made(rows)
+    for cuts in ([1], [30, 31, 60], range(1, 61)):
+        parts = [made(rows[np.arange(a, b)]) for a, b in itertools.pairwise([0, *cuts, 61])]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_a_grown_projection_says_the_same_and_zero():
+    X, Y = draw(22, 30, 5, 3)
+    made = fit(X, Labels(Y, None), plain(1.0))
+    Z = made.grown(5)(X)
+    np.testing.assert_array_equal(Z[:, :3], made(X))
+    assert not Z[:, 3:].any()
+
+
+# ---------------------------------------------------------------------- the lift
+
+
+def lifted(X, Y, bandwidth, size, seed, standardise=False):
+    choice = Choice(standardise, bandwidth, 1.0)
+    return fit(X, Labels(Y, None), choice, lift_size=size, seed=seed).lift
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+def test_inner_products_of_the_lift_approximate_the_gaussian_kernel(standardise):
+    X, Y = draw(23, 40, 6, 2)
+    X = X * np.array([1, 2, 0.5, 1, 1, 3], np.float32) + 5
+    scaled = X.astype(float) / (X.std(axis=0, dtype=float) if standardise else 1)
+    gaps = ((scaled[:, None] - scaled[None]) ** 2).sum(axis=2)
+    bandwidth = np.sqrt(np.median(gaps))
+    kernel = np.exp(-gaps / (2 * bandwidth**2))
+    errors = {}
+    for size in (100, 900):
+        inner = [
+            features @ features.T
+            for features in (lifted(X, Y, bandwidth, size, s, standardise)(X) for s in range(12))
+        ]
+        errors[size] = np.sqrt(np.mean((np.array(inner) - kernel) ** 2))
+        # Without bias: over the seeds the mean comes near.
+        assert np.abs(np.mean(inner, axis=0) - kernel).mean() < 0.5 * errors[size]
+    assert errors[100] < 1 / np.sqrt(100)
+    assert errors[100] / errors[900] == pytest.approx(3, rel=0.25)  # falls as 1/√D
+
+
+def test_the_lift_is_drawn_by_its_seed():
+    X, Y = draw(24, 20, 4, 2)
+    same, other = (lifted(X, Y, 1.0, 50, seed).W for seed in (1, 2))
+    np.testing.assert_array_equal(lifted(X, Y, 1.0, 50, 1).W, same)
+    assert (same != other).any()
+
+
+def test_a_lift_tells_the_inside_of_a_circle():
+    X, Y = ring(25, 200)
+    test_X, test_Y = ring(26, 200)
+    line, curve = (
+        fit(X, Labels(Y, None), auto(X, Y, lift=lift), lift_size=300)(test_X)[:, 0]
+        for lift in (None, "fourier")
+    )
+    assert ((line > 0.5) == test_Y[:, 0]).mean() < 0.7
+    assert ((curve > 0.5) == test_Y[:, 0]).mean() > 0.9
+
+
+# ---------------------------------------------------------------------- the clock
+
+
+def times(window, until):
+    t, out = 0, []
+    while (t := next_fit(t, window)) <= until:
+        out.append(t)
+    return out
+
+
+def test_fits_come_at_geometric_times():
+    at = times(None, 10**6)
+    assert at[:4] == [20, 25, 31, 38]
+    growth = np.diff(at) / at[:-1]
+    assert (growth <= 0.25).all()
+    assert (growth > 0.2).all()
+
+
+@pytest.mark.parametrize("window", [None, 10, 100, 5000])
+def test_the_work_of_all_fits_is_a_constant_per_example(window):
+    # A fit of m stored rows costs O(m); all fits together must not exceed a few passes.
+    for until in (100, 10**4, 10**6 if window != 10 else 10**4):
+        work = sum(t if window is None else min(t, window) for t in times(window, until))
+        assert work <= 6 * until
+
+
+def test_with_a_window_fits_go_on_for_ever():
+    at = times(100, 5000)
+    assert set(np.diff(at)[20:]) == {25}
+
+
+# ---------------------------------------------------------------------- leading directions
+
+
+def test_leading_directions_are_orthonormal_and_carry_the_most_variance():
+    rng = np.random.default_rng(27)
+    Y = (rng.normal(size=(200, 3)) @ rng.normal(size=(3, 9)) > 0.5).astype(np.uint8)
+    made = leading_directions(Labels(Y, None), 4)
+    np.testing.assert_allclose(made.T @ made, np.eye(4), atol=1e-12)
+    T = Y - Y.mean(axis=0)
+    carried = ((T @ made) ** 2).sum()
+    top = np.linalg.svd(T, compute_uv=False)[:4]
+    assert carried == pytest.approx((top**2).sum(), rel=1e-10)
+    for _ in range(50):
+        other = np.linalg.qr(rng.normal(size=(9, 4)))[0]
+        assert ((T @ other) ** 2).sum() < carried
+
+
+def test_leading_directions_ignore_unknown_entries():
+    rng = np.random.default_rng(28)
+    Y = (rng.random((80, 6)) < 0.4).astype(np.uint8)
+    known = np.ones(Y.shape, bool)
+    known[:, 5] = False  # whatever stands there
+    one, other = (
+        leading_directions(Labels(np.where(known, Y, filler).astype(np.uint8), known), 3)
+        for filler in (0, 1)
+    )
+    np.testing.assert_array_equal(one, other)
+    assert np.abs(one[5]).max() < 1e-12
