@@ -27,6 +27,9 @@ WORDS = {
 }
 
 
+SMALL = ("--hash-bits", "10")  # few features: quick
+
+
 def posts(n, seed=0, first=0):
     """Return posts with one or two tags, told by their words."""
     rng = random.Random(seed)
@@ -98,7 +101,7 @@ def test_named_values_are_learnt_and_predicted(run, tmp_path):
     items += [{"x": {"dry": rng.random(), "where": "land"}, "y": ["green"]} for _ in range(40)]
     rng.shuffle(items)
     write_jsonl(tmp_path / "items.jsonl", items)
-    assert run("learn", "items.jsonl", "--model", "m.tgs")[0] == 0
+    assert run("learn", "items.jsonl", *SMALL, "--model", "m.tgs")[0] == 0
     ask = '{"x": {"wet": 0.5, "where": "sea"}}\n{"x": {"dry": 0.5, "where": "land"}}\n'
     out = run("predict", "-", "--model", "m.tgs", stdin=ask)[1]
     assert [record["labels"] for record in records_of(out)] == [["blue"], ["green"]]
@@ -117,9 +120,9 @@ def test_the_hashing_parameters_travel_with_the_model(run, tmp_path, learnt):
 def test_a_new_label_is_learnt_whenever_it_appears(run, tmp_path):
     write_jsonl(tmp_path / "a.jsonl", posts(60))
     late = [{"text": "snow ski ice frost", "y": ["winter"]}] * 30
-    run("learn", "a.jsonl", "--model", "m.tgs")
+    run("learn", "a.jsonl", *SMALL, "--model", "m.tgs")
     more = "".join(json.dumps(record) + "\n" for record in late)
-    _, _, err = run("learn", "-", "--model", "m.tgs", stdin=more)
+    _, _, err = run("learn", "-", *SMALL, "--model", "m.tgs", stdin=more)
     assert "knows 4 labels" in err
     out = run("predict", "-", "-m", "m.tgs", stdin='{"text": "ice snow frost ski"}\n')[1]
     assert records_of(out)[0]["labels"] == ["winter"]
@@ -130,10 +133,10 @@ def test_records_without_labels_are_passed_over(run, tmp_path):
     unknown = [{**record, "y": None} for record in posts(20, seed=5)]
     write_jsonl(tmp_path / "a.jsonl", known[:25] + unknown + known[25:])
     write_jsonl(tmp_path / "b.jsonl", known)
-    _, _, err = run("learn", "a.jsonl", "--model", "a.tgs")
+    _, _, err = run("learn", "a.jsonl", *SMALL, "--model", "a.tgs")
     assert "50 records learnt (20 without labels passed over)" in err
-    run("learn", "b.jsonl", "--model", "b.tgs")
-    X = data.Hashing().texts([record["text"] for record in posts(20, seed=9)])
+    run("learn", "b.jsonl", *SMALL, "--model", "b.tgs")
+    X = data.Hashing(n_features=1024).texts([record["text"] for record in posts(20, seed=9)])
     a, b = persist.load("a.tgs"), persist.load("b.tgs")
     assert (a.predict_proba(X) == b.predict_proba(X)).all()
 
@@ -203,6 +206,7 @@ def test_csv_with_columns_of_labels(run, tmp_path, labels):
     X, Y = song_table(300)
     write_csv(tmp_path / "songs.csv", X, Y, ids=True)
     args = ("learn", "songs.csv", "--labels", labels, "--ids", "song", "-m", "m.tgs")
+    args += ("--method", "knn")
     assert run(*args)[0] == 0
     # what is to be predicted has neither labels nor identifiers
     (tmp_path / "new.csv").write_text("a,b,c\n1,-1,0\n-1,1,0\n")
@@ -263,74 +267,76 @@ def test_every_format_that_convert_writes_can_be_learnt(run, tmp_path, ending):
 def test_packed_files_are_read(run, tmp_path, pack, ending):
     plain = write_jsonl(tmp_path / "posts.jsonl", posts(50))
     (tmp_path / f"posts.jsonl.{ending}").write_bytes(pack(Path(plain).read_bytes()))
-    run("learn", "posts.jsonl", "-m", "a.tgs")
-    assert run("learn", f"posts.jsonl.{ending}", "-m", "b.tgs")[0] == 0
+    run("learn", "posts.jsonl", *SMALL, "-m", "a.tgs")
+    assert run("learn", f"posts.jsonl.{ending}", *SMALL, "-m", "b.tgs")[0] == 0
     assert persist.inspect("a.tgs").n_seen == persist.inspect("b.tgs").n_seen == 50
-    assert "50 records of" in run("learn", f"posts.jsonl.{ending}", "-m", "b.tgs")[2]
+    assert "50 records of" in run("learn", f"posts.jsonl.{ending}", *SMALL, "-m", "b.tgs")[2]
 
 
 # ------------------------------------------------------------------ going on
 def test_a_file_is_learnt_once_and_what_is_added_later_too(run, tmp_path):
     write_jsonl(tmp_path / "a.jsonl", posts(50))
-    run("learn", "a.jsonl", "-m", "m.tgs")
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
     before = Path("m.tgs").read_bytes()
-    code, _, err = run("learn", "a.jsonl", "-m", "m.tgs")
+    code, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
     assert code == 0
     assert "50 records of a.jsonl were learnt before" in err
     assert Path("m.tgs").read_bytes() == before
     write_jsonl(tmp_path / "a.jsonl", posts(50) + posts(7, seed=8))
-    assert "7 records learnt; m.tgs has seen 57" in run("learn", "a.jsonl", "-m", "m.tgs")[2]
+    assert (
+        "7 records learnt; m.tgs has seen 57" in run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")[2]
+    )
 
 
 def test_several_files_can_be_gone_through_again_after_a_stop(run, tmp_path):
     for name, seed in (("a", 1), ("b", 2), ("c", 3)):
         write_jsonl(tmp_path / f"{name}.jsonl", posts(20, seed))
     for name in "ab":
-        run("learn", f"{name}.jsonl", "-m", "m.tgs")
+        run("learn", f"{name}.jsonl", *SMALL, "-m", "m.tgs")
     for name in "abc":
-        run("learn", f"{name}.jsonl", "-m", "m.tgs")
+        run("learn", f"{name}.jsonl", *SMALL, "-m", "m.tgs")
     assert persist.inspect("m.tgs").n_seen == 60
 
 
 def test_a_file_with_another_beginning_is_another_file(run, tmp_path):
     write_jsonl(tmp_path / "a.jsonl", posts(50))
-    run("learn", "a.jsonl", "-m", "m.tgs")
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
     write_jsonl(tmp_path / "a.jsonl", posts(30, seed=7))
-    _, _, err = run("learn", "a.jsonl", "-m", "m.tgs")
+    _, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
     assert "is not the file learnt before" in err
     assert "has seen 80" in err
 
 
 def test_again_learns_a_file_once_more(run, tmp_path):
     write_jsonl(tmp_path / "a.jsonl", posts(50))
-    run("learn", "a.jsonl", "-m", "m.tgs")
-    assert "has seen 100" in run("learn", "a.jsonl", "-m", "m.tgs", "--again")[2]
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
+    assert "has seen 100" in run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--again")[2]
 
 
 def test_standard_input_always_goes_on(run, tmp_path):
     for n in (20, 40):
         text = "".join(json.dumps(record) + "\n" for record in posts(20, seed=n))
-        assert f"has seen {n}" in run("learn", "-", "-m", "m.tgs", stdin=text)[2]
+        assert f"has seen {n}" in run("learn", "-", *SMALL, "-m", "m.tgs", stdin=text)[2]
 
 
 def test_a_bad_line_stops_after_what_was_learnt_and_can_be_mended(run, tmp_path):
     good = [json.dumps(record) for record in posts(40)]
     (tmp_path / "a.jsonl").write_text("\n".join([*good[:25], "oops", *good[25:]]) + "\n")
-    code, _, err = run("learn", "a.jsonl", "-m", "m.tgs", "--chunk", "10")
+    code, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--chunk", "10")
     assert code == 1
     assert is_one_line(err)
     assert "a.jsonl:26: must be a JSON object" in err
     assert persist.inspect("m.tgs").n_seen == 20
     (tmp_path / "a.jsonl").write_text("\n".join(good) + "\n")
-    run("learn", "a.jsonl", "-m", "m.tgs", "--chunk", "10")
-    run("learn", "a.jsonl", "-m", "whole.tgs", "--chunk", "10")
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--chunk", "10")
+    run("learn", "a.jsonl", *SMALL, "-m", "whole.tgs", "--chunk", "10")
     assert Path("m.tgs").read_bytes() == Path("whole.tgs").read_bytes()
 
 
 def test_how_often_the_model_is_saved_does_not_change_it(run, tmp_path):
     write_jsonl(tmp_path / "a.jsonl", posts(100))
     for every in (1, 30, 1000):
-        args = ("-m", f"{every}.tgs", "--every", every, "--chunk", "10")
+        args = (*SMALL, "-m", f"{every}.tgs", "--every", every, "--chunk", "10")
         run("learn", "a.jsonl", *args)
     assert Path("1.tgs").read_bytes() == Path("30.tgs").read_bytes()
     assert Path("1.tgs").read_bytes() == Path("1000.tgs").read_bytes()
@@ -345,7 +351,7 @@ def test_the_method_and_its_parameters_are_chosen_once(run, tmp_path):
     assert info.learner == "KNN"
     assert info.params["n_neighbors"] == 3
     for other in (("--method", "oml"), ("-p", "n_neighbors=4"), ("-p", "nonsense=1")):
-        code, _, err = run("learn", "a.jsonl", "-m", "m.tgs", *other)
+        code, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", *other)
         assert code == 2
         assert is_one_line(err)
 
@@ -354,8 +360,8 @@ def test_a_model_that_another_process_wrote_meanwhile_is_not_overwritten(
     run, tmp_path, monkeypatch
 ):
     path = write_jsonl(tmp_path / "a.jsonl", posts(30))
-    run("learn", path, "-m", "m.tgs")
-    run("learn", path, "-m", "other.tgs", "--again")
+    run("learn", path, *SMALL, "-m", "m.tgs")
+    run("learn", path, *SMALL, "-m", "other.tgs", "--again")
     other = Path("other.tgs").read_bytes()
     learn_chunk = cli._Keeper.learn
 
@@ -365,7 +371,7 @@ def test_a_model_that_another_process_wrote_meanwhile_is_not_overwritten(
         return learn_chunk(self, *args)
 
     monkeypatch.setattr(cli._Keeper, "learn", meanwhile)
-    code, _, err = run("learn", path, "-m", "m.tgs", "--again")
+    code, _, err = run("learn", path, *SMALL, "-m", "m.tgs", "--again")
     assert code == 1
     assert "another process has written this model" in err
     assert Path("m.tgs").read_bytes() == other
