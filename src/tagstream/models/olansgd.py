@@ -312,7 +312,7 @@ class _Ranker:
         X, Y, known = block.rows()
         scaling = Scaling.of(X, "spread") if scale == "auto" else None
         X = X if scaling is None else scaling(X)
-        alphas = ALPHAS if alpha == "cv" else (float(alpha),)
+        alphas = ALPHAS if isinstance(alpha, str) else (float(alpha),)
         rules = RULES if rule == "auto" else (rule,)
         if len(alphas) * len(rules) > 1:
             alpha, rule = _cross_validate(X, Y, known, alphas, rules)
@@ -529,7 +529,7 @@ class OLANSGD(BlockClassifier):
     def _make(self, block: Block, early: bool) -> _Ranker:
         alpha, rule = self.alpha, self.rule
         if early:
-            alpha = EARLY_ALPHA if alpha == "cv" else alpha
+            alpha = EARLY_ALPHA if isinstance(alpha, str) else alpha
             rule = "top" if rule == "auto" else rule
         return _Ranker.of(block, self.scale, alpha, rule)
 

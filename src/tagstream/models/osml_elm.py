@@ -253,7 +253,7 @@ class _Network:
         scaling = Scaling.of(X, "range") if scale == "auto" else None
         H = hidden(X if scaling is None else scaling(X))
         T, known = _targets(Y, known)
-        if ridge == "auto":
+        if isinstance(ridge, str):
             sure = known.all(axis=1)
             ridge = choose_ridge(H[sure], T[sure, 1:])
         self = cls(hidden, scaling, None if ridge is None else float(ridge))
@@ -484,7 +484,8 @@ class OSMLELM(BlockClassifier):
     def _make(self, block: Block, early: bool) -> _Network:
         if not early:
             return _Network.of(block, self._hidden, self.scale, self.ridge, self.solver)
-        ridge = EARLY_RIDGE if self.ridge in (None, "auto") else self.ridge
+        chosen_later = self.ridge is None or isinstance(self.ridge, str)
+        ridge = EARLY_RIDGE if chosen_later else self.ridge
         return _Network.of(block, self._hidden, self.scale, ridge, "qr")
 
     def _dump(self) -> dict[str, Any]:
