@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tagstream import persist
+from tagstream import __version__, persist
 from tagstream.base import DataError, StreamClassifier, check_number
 from tagstream.data import make_stream
 from tagstream.models import KNN, OLANSGD, OML, OSMLELM
@@ -259,7 +259,7 @@ LEARNERS = {
 def stream(sparse, n=120):
     data = make_stream(n, p=8, q=6, n_factors=3, sparse=sparse, seed=1)
     Y = data.Y.astype(float)
-    Y[5, 2] = Y[70, 1] = np.nan
+    Y[5, 2] = Y[50, 1] = np.nan
     return data.X, Y
 
 
@@ -379,6 +379,42 @@ def test_a_file_of_format_1_stays_readable(tmp_path):
     assert model.ids_ == list(range(70))
     want = [[0.88079708, 0.5, 0.5], [0.5, 0.73105858, 0.73105858]]
     np.testing.assert_allclose(model.predict_proba([[2.0, 0.0], [0.0, 1.0]]), want, atol=1e-8)
+
+
+FOLDER = Path(__file__).parent / "format1"
+
+
+def write_format_1():
+    """Write the fixtures anew: only before the first release, never after it."""
+    X, Y = stream(False, 60)
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in LEARNERS.items():
+        model = make().partial_fit(X[:, :4], Y, classes=list("abcdef"))
+        save(model, FOLDER / f"{name}.tgs", extra={"learner": name})
+        scores = model.predict_proba(X[:8, :4]).round(6)
+        known = {"X": X[:8, :4].tolist(), "scores": scores.tolist()}
+        (FOLDER / f"{name}.json").write_text(json.dumps(known) + "\n")
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_saved_in_format_1_stays_readable(name):
+    model, extra = load_with_extra(FOLDER / f"{name}.tgs")
+    assert extra == {"learner": name}
+    assert model.classes_.tolist() == list("abcdef")
+    assert model.n_seen_ == 60
+    known = json.loads((FOLDER / f"{name}.json").read_text())
+    np.testing.assert_allclose(model.predict_proba(known["X"]), known["scores"], atol=1e-4)
+    model.partial_fit(known["X"], [{"a"}] * 8)
+    assert model.n_seen_ == 68
+
+
+def test_a_file_of_another_version_that_fails_says_who_wrote_it(tmp_path, good):
+    def change(header):
+        header["tagstream"] = "9.9"
+        header["state"]["params"]["later"] = 1
+
+    message = hostile(good, tmp_path, change)
+    assert message.endswith(f"; tagstream 9.9 wrote it, this is {__version__}")
 
 
 # ------------------------------------------------------------------ damage
@@ -713,3 +749,7 @@ def test_leftovers_of_killed_saves_are_removed_and_nothing_else(tmp_path):
     assert remove_leftovers(tmp_path / "m.tgs") == 1
     assert sorted(os.listdir(tmp_path)) == sorted(others)
     assert remove_leftovers(tmp_path / "none" / "m.tgs") == 0
+
+
+if __name__ == "__main__":
+    write_format_1()

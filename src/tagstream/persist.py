@@ -381,9 +381,11 @@ def load_with_extra(
     path: str | os.PathLike[str], *, classes: Classes | None = None
 ) -> tuple[StreamClassifier, dict[str, Any]]:
     """Return the model saved at ``path`` and the ``extra`` values saved with it."""
+    written_by = __version__
     with _open(path) as file:
         try:
             header, _, _ = _read_header(file)
+            written_by = str(header["tagstream"])[:30]
             learner = _learner(header["class"], classes)
             if learner is None:
                 raise ValueError(
@@ -401,7 +403,9 @@ def load_with_extra(
         except OSError:
             raise
         except Exception as error:  # a hostile state may make a learner fail in any way
-            raise DataError(f"{os.fspath(path)}: {_line(error)}") from error
+            other = f"; tagstream {written_by} wrote it, this is {__version__}"
+            note = "" if written_by == __version__ else _line(ValueError(other))
+            raise DataError(f"{os.fspath(path)}: {_line(error)}{note}") from error
 
 
 def inspect(path: str | os.PathLike[str]) -> ModelInfo:
