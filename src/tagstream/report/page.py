@@ -1,0 +1,303 @@
+"""Documents: marked regions of Markdown files, and self-contained pages."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tagstream.report.figures import draw_demo, make_figures, save
+from tagstream.report.results import (
+    ELM,
+    KNN,
+    MEASURES,
+    OLANSGD,
+    PAPER_DATA,
+    Results,
+    count_wins,
+)
+from tagstream.report.tables import Table, inline, make_tables
+
+__all__ = ["build", "update_markers", "write_demo"]
+
+_MARK = re.compile(r"(<!-- begin:([\w-]+) -->\n).*?(<!-- end:\2 -->)", re.DOTALL)
+
+
+def update_markers(path: str | os.PathLike[str], fragments: Mapping[str, Table | str]) -> bool:
+    """Rewrite the marked regions of a Markdown file.
+
+    A region lies between ``<!-- begin:NAME -->`` and ``<!-- end:NAME -->``; one whose name is not
+    among the fragments is left as it is.
+
+    Parameters
+    ----------
+    path : path
+    fragments : mapping of str to Table or str
+        What to put into the regions, by name.
+
+    Returns
+    -------
+    bool
+        Whether the file has changed.
+    """
+    path = Path(path)
+    before = path.read_text(encoding="utf-8")
+    begun, ended = (re.findall(rf"<!-- {w}:([\w-]+) -->", before) for w in ("begin", "end"))
+    if begun != ended:
+        raise ValueError(f"{path}: each begin must have its end, got {begun} and {ended}")
+
+    def fill(match: re.Match[str]) -> str:
+        fragment = fragments.get(match[2])
+        if fragment is None:
+            return match[0]
+        text = fragment.markdown() if isinstance(fragment, Table) else fragment
+        return f"{match[1]}{text}\n{match[3]}"
+
+    after = _MARK.sub(fill, before)
+    if after != before:
+        path.write_text(after, encoding="utf-8")
+    return after != before
+
+
+def build(
+    results_dir: str | os.PathLike[str],
+    out_dir: str | os.PathLike[str],
+    *,
+    documents: Iterable[str | os.PathLike[str]] = (),
+) -> Path:
+    """Make figures, tables and the page from the records of a results directory.
+
+    Parameters
+    ----------
+    results_dir : path
+    out_dir : path
+        Gets ``index.html``, ``figures/`` and ``tables/``.
+    documents : paths of Markdown files
+        Their marked regions are rewritten (see :func:`update_markers`), and the figures they show
+        as ``figures/<name>.png`` or ``.svg`` are copied beside them.
+
+    Returns
+    -------
+    Path
+        The page: one file with everything in it.
+    """
+    out = Path(out_dir)
+    results = Results.read(results_dir)
+    tables = make_tables(results)
+    captions = make_figures(results, out / "figures")
+    folder = out / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        text = table.markdown() if isinstance(table, Table) else table
+        (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")
+    for document in documents:
+        document = Path(document)
+        update_markers(document, tables)
+        shown = re.findall(r"(figures/[\w-]+\.(?:png|svg))\b", document.read_text(encoding="utf-8"))
+        folders = re.findall(r"([\w./-]*)figures/[\w-]+\.(?:png|svg)", document.read_text("utf-8"))
+        for figure, prefix in zip(shown, folders, strict=True):
+            if (out / figure).exists():
+                target = document.parent / prefix / figure
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if target.resolve() != (out / figure).resolve():
+                    shutil.copyfile(out / figure, target)
+    page = out / "index.html"
+    page.write_text(_page(results, tables, captions, out / "figures"), encoding="utf-8")
+    return page
+
+
+# ---------------------------------------------------------------------- the page
+_CSS = """
+:root { --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --blue: #0072B2; --pale: #f4f7fa; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 76rem; padding: 2rem 1.5rem 4rem; color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; }
+h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 .3rem; }
+h2 { margin: 3rem 0 .6rem; padding-top: .8rem; border-top: 2px solid var(--line);
+  font-size: 1.4rem; }
+h3 { margin: 1.8rem 0 .4rem; font-size: 1.05rem; }
+p { max-width: 52rem; }
+nav a { margin-right: .8rem; white-space: nowrap; color: var(--blue); text-decoration: none; }
+nav a:hover { text-decoration: underline; }
+.lead { color: var(--soft); font-size: 1.05rem; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: 1rem;
+  margin: 1.5rem 0; }
+.card { background: var(--pale); border-left: 4px solid var(--blue); padding: .8rem 1rem; }
+.card b { display: block; font-size: 1.7rem; line-height: 1.2; }
+.card span { color: var(--soft); font-size: .9rem; }
+.verdict { background: var(--pale); border-left: 4px solid var(--blue); padding: .6rem 1rem; }
+figure { margin: 1.4rem 0; }
+figure svg { width: 100%; height: auto; }
+figcaption, .note { color: var(--soft); font-size: .87rem; max-width: 60rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums;
+  margin: .6rem 0; }
+th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th, td.text { white-space: normal; min-width: 3.5rem; }
+th { border-bottom: 2px solid var(--ink); vertical-align: bottom; font-weight: 600; }
+th.text, td.text { text-align: left; }
+th:first-child, td:first-child { position: sticky; left: 0; background: white; }
+tbody tr:hover td { background: var(--pale); }
+footer { margin-top: 3rem; color: var(--soft); font-size: .87rem; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
+@media print {
+  @page { size: A4 landscape; margin: 12mm; }
+  body { font-size: 10.5pt; max-width: none; padding: 0; }
+  nav { display: none; }
+  h2 { break-after: avoid; } h3 { break-after: avoid; }
+  figure, table, .card, .verdict { break-inside: avoid; }
+  .wide { overflow: visible; } table { font-size: 7.2pt; } th, td { padding: .12rem .3rem; }
+}
+"""
+
+
+class _Section(NamedTuple):
+    """A section of the page: its anchor and title, and the names of what is in it."""
+
+    anchor: str
+    title: str
+    verdicts: tuple[str, ...]
+    figures: tuple[str, ...]
+    tables: tuple[str, ...]
+
+
+_SECTIONS = (
+    _Section("claims", "The paper's claims", ("verdict_knn", "verdict_competitors",
+             "verdict_comparable"), ("scoreboard",), ("claims",)),
+    _Section("figures", "Figures 1 to 8", (), tuple(f"figure-{k}" for k in range(1, 9)),
+             tuple(MEASURES)),
+    _Section("ablation", "What each ingredient does", ("verdict_ablation",), ("ablation",),
+             ("ablation", *(f"ablation_{m}" for m in MEASURES))),
+    _Section("stream", "As a stream: test, then train", ("verdict_prequential",), ("prequential",),
+             ("prequential",)),
+    _Section("labels", "What the metric says about labels", ("verdict_labels",),
+             tuple(f"labels-{name}" for name in PAPER_DATA), ("labels",)),
+    _Section("bound", "Loss and bound", ("verdict_bound",), ("bound",), ("bound", "lemma")),
+    _Section("time", "Time", (), ("scaling",), ("complexity", "cost")),
+    _Section("data", "Data sets", ("verdict_datasets",), (), ("datasets",)),
+    _Section("baselines", "The competitors, checked", (), (), ("splits",)),
+)  # fmt: skip
+
+
+def _svg(path: Path) -> str:
+    """Return a drawing to be put into a page: without prolog, and with names of its own."""
+    text = path.read_text(encoding="utf-8")
+    text = text[text.index("<svg") :]
+    ids = {name: f"{path.stem}-{name}" for name in re.findall(r'\bid="([^"]+)"', text)}
+    text = re.sub(r'\bid="([^"]+)"', lambda m: f'id="{ids[m[1]]}"', text)
+    text = re.sub(r"url\(#([^)]+)\)", lambda m: f"url(#{ids.get(m[1], m[1])})", text)
+    return re.sub(r'xlink:href="#([^"]+)"', lambda m: f'xlink:href="#{ids.get(m[1], m[1])}"', text)
+
+
+def _figure(name: str, caption: str, folder: Path) -> str:
+    return (
+        f'<figure role="img" aria-label="{html.escape(caption, quote=True)}">'
+        f"{_svg(folder / f'{name}.svg')}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    )
+
+
+def _whole_page(title: str, body: str) -> str:
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{_CSS}</style></head>"
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def _page(
+    results: Results,
+    tables: Mapping[str, Table | str],
+    captions: Mapping[str, str],
+    folder: Path,
+) -> str:
+    parts = []
+    anchors = []
+    for section in _SECTIONS:
+        verdicts = [tables[name] for name in section.verdicts if name in tables]
+        figures = [name for name in section.figures if name in captions]
+        shown = [table for name in section.tables if isinstance(table := tables.get(name), Table)]
+        if not (verdicts or figures or shown):
+            continue
+        anchors.append(f'<a href="#{section.anchor}">{section.title}</a>')
+        parts.append(f'<h2 id="{section.anchor}">{section.title}</h2>')
+        parts += [f'<p class="verdict">{inline(str(v)).replace("`", "")}</p>' for v in verdicts]
+        parts += [_figure(name, captions[name], folder) for name in figures]
+        parts += [table.html() for table in shown]
+    head = (
+        "<h1>Online metric learning for multi-label streams</h1>"
+        '<p class="lead">The experiments of Gong, Yang, Yuan and Bao (AAAI 2020) run again with '
+        "tagstream: the method as published, the method corrected, and its competitors. "
+        "Everything on this page is computed from the records in the results directory.</p>"
+        f"<nav>{' '.join(anchors)}</nav>{_cards(results)}"
+    )
+    foot = f"<footer>{html.escape(str(tables['run']))}</footer>"
+    return _whole_page("tagstream: report", head + "".join(parts) + foot)
+
+
+def _cards(results: Results) -> str:
+    cards = []
+
+    def add(method: str, rivals: Sequence[str], words: str) -> None:
+        if results.methods([method]) and results.methods(rivals):
+            wins = count_wins(results, method, rivals)
+            cards.append(f"<b>{wins.cells} of {wins.total}</b><span>{html.escape(words)}</span>")
+
+    add("oml", KNN, "cells in which OML is better than the better kNN")
+    add("oml", ELM, "cells in which OML is better than the better OSML-ELM")
+    add("oml", OLANSGD, "cells in which OML is better than the better OLANSGD")
+    add("oml-published", ("knn",), "cells in which OML as published is better than kNN")
+    return f'<div class="cards">{"".join(f"<div class=card>{c}</div>" for c in cards)}</div>'
+
+
+# ---------------------------------------------------------------------- the demonstration
+def write_demo(
+    out_dir: str | os.PathLike[str],
+    runs: Mapping[str, Mapping[str, Any]],
+    *,
+    title: str = "tagstream at work on a stream",
+    about: str = "Each item is predicted, then learned.",
+) -> Path:
+    """Write a small page about prequential runs, with pictures.
+
+    Parameters
+    ----------
+    out_dir : path
+        Gets ``index.html`` and ``demo.svg`` and ``demo.png``.
+    runs : mapping of str to mapping
+        By the name of the method, what :meth:`tagstream.evaluate.PrequentialResult.as_dict`
+        returns.  The first run is drawn in front.
+    title, about : str
+        Heading, and what the stream is.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    out = Path(out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    save(lambda: draw_demo(runs), out, "demo")
+    rows = []
+    for name, run in runs.items():
+        measures = [f"{run['measures'][m]:.3f}" for m in MEASURES]
+        nbytes = run["curve"][-1]["nbytes"]
+        stored = "–" if nbytes is None else f"{nbytes / 1e6:.2f} MB"
+        rows.append((name, *measures, f"{1e6 * run['seconds_per_item']:,.0f} µs", stored))
+    table = Table(
+        ("method", *MEASURES.values(), "per item", "stored"),
+        tuple(rows),
+        "Over all items. Hamming loss: smaller is better; the others: larger is better.",
+    )
+    caption = "The four measures over the most recent items, as the stream goes on."
+    body = (
+        f'<h1>{html.escape(title)}</h1><p class="lead">{html.escape(about)}</p>'
+        f"{_figure('demo', caption, out)}{table.html()}"
+    )
+    page = out / "index.html"
+    page.write_text(_whole_page(title, body), encoding="utf-8")
+    return page

@@ -1,0 +1,242 @@
+"""Records read from files, and what is counted from them before anything is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream.metrics import MultiLabelScores
+
+__all__ = ["MEASURES", "Results", "Wins", "count_wins"]
+
+Values = npt.NDArray[np.float64]
+
+MEASURES = {
+    "macro_f1": "macro-F1",
+    "example_f1": "example-F1",
+    "micro_f1": "micro-F1",
+    "hamming_loss": "Hamming loss",
+}
+LOWER_IS_BETTER = {"hamming_loss"}
+
+# Figures 1 to 4 of the paper show the first four data sets, figures 5 to 8 the others.
+GROUPS = (("corel5k", "enron", "medical", "emotions"), ("cal500", "image", "scene", "slashdot"))
+PAPER_DATA = GROUPS[0] + GROUPS[1]
+KNN = ("knn", "knn-standard")
+ELM = ("osml-elm", "osml-elm-stable")
+OLANSGD = ("olansgd", "olansgd-top")
+MAIN = ("oml", "oml-published", "oml-printed", *KNN, "ml-knn", *ELM, *OLANSGD)
+BARS = ("oml", "oml-published", *KNN, "osml-elm", *OLANSGD)
+ABLATION = (
+    *("no-lift", "no-scale", "first-p", "no-learning"),
+    *("no-cap", "input-neighbor", "cubic", "random-v"),
+)
+
+AXES = ("n", "p", "q", "d")
+PRINTED_FOR = {
+    "oml": "OML",
+    "oml-published": "OML",
+    "knn": "kNN",
+    "osml-elm": "OSML-ELM",
+    "olansgd": "OLANSGD",
+}
+STREAM_ORDER = ("oml", "oml-window", "knn", "osml-elm", "olansgd")
+
+
+@dataclass
+class Results:
+    """The records of a results directory.
+
+    Attributes
+    ----------
+    records : dict of str to list of dict
+        By part, in the order of the files; of records with the same key the last one counts, and a
+        line that was not written whole is passed over.
+    """
+
+    records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Results:
+        """Read every ``*.jsonl`` file of a directory."""
+        records: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        for path in sorted(Path(folder).glob("*.jsonl")):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                try:
+                    record = json.loads(line)
+                    records[record["part"]][record["key"]] = record
+                except (ValueError, KeyError, TypeError):  # noqa: PERF203
+                    continue
+        if not records:
+            raise FileNotFoundError(
+                f"{os.fspath(folder)} must hold records (*.jsonl), got none; "
+                "make some with `tagstream reproduce`"
+            )
+        return cls({part: list(some.values()) for part, some in records.items()})
+
+    def part(self, name: str) -> list[dict[str, Any]]:
+        """The records of one part."""
+        return self.records.get(name, [])
+
+    @cached_property
+    def holdout(self) -> dict[tuple[str, str], dict[str, Values]]:
+        """Measures by (data set, method): one value per fold, in the order of the folds."""
+        folds: dict[tuple[str, str], dict[int, dict[str, float]]] = defaultdict(dict)
+        for record in self.part("holdout"):
+            measures = measures_of(record["result"]["counts"])
+            folds[record["dataset"], record["method"]][record["fold"]] = measures
+        return {
+            cell: {m: np.array([by_fold[f][m] for f in sorted(by_fold)]) for m in MEASURES}
+            for cell, by_fold in folds.items()
+        }
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """What the methods are called."""
+        return {r["method"]: r["title"] for some in self.records.values() for r in some}
+
+    @property
+    def datasets(self) -> list[str]:
+        """Data sets of the paper that were run, in the order of its figures."""
+        return [name for name in PAPER_DATA if any(d == name for d, _ in self.holdout)]
+
+    def methods(self, wanted: Iterable[str]) -> list[str]:
+        """Those of the wanted methods that were run."""
+        there = {method for _, method in self.holdout}
+        return [method for method in wanted if method in there]
+
+    def best(self, dataset: str, methods: Sequence[str], measure: str) -> str | None:
+        """The method with the best mean, or None if none of them was run on the data set."""
+        there = [m for m in methods if (dataset, m) in self.holdout]
+        sign = -1 if measure in LOWER_IS_BETTER else 1
+        return max(
+            there, key=lambda m: sign * self.holdout[dataset, m][measure].mean(), default=None
+        )
+
+
+def measures_of(counts: Mapping[str, Any]) -> dict[str, float]:
+    """Every measure of raw counts, by name."""
+    return MultiLabelScores.from_counts(counts).as_dict()
+
+
+def published() -> Any:
+    """Numbers of others: ``published.json``."""
+    return json.loads((files("tagstream.report") / "published.json").read_text(encoding="utf-8"))
+
+
+class Wins(NamedTuple):
+    """How often one method is better than the best of some others.
+
+    Attributes
+    ----------
+    cells, total : int
+        Cells (data set and measure) in which its mean is better, and cells in all.
+    every_fold : int
+        Cells in which it is better in each single fold.
+    datasets, n_datasets : int
+        Data sets on which it is better in most of the measures, and data sets in all.
+    lost : tuple of (data set, measure)
+    """
+
+    cells: int
+    total: int
+    every_fold: int
+    datasets: int
+    n_datasets: int
+    lost: tuple[tuple[str, str], ...]
+
+
+def count_wins(results: Results, method: str, rivals: Sequence[str], *, slack: float = 0.0) -> Wins:
+    """Compare a method with the best of its rivals, cell by cell.
+
+    Parameters
+    ----------
+    results : Results
+    method : str
+    rivals : sequence of str
+        In each cell the one with the best mean counts.
+    slack : float
+        A value that is worse by no more than this share of the rival's still counts as better.
+    """
+    cells = every = majority = 0
+    lost: list[tuple[str, str]] = []
+    names = [d for d in results.datasets if (d, method) in results.holdout]
+    for name in names:
+        won = 0
+        for measure in MEASURES:
+            rival = results.best(name, rivals, measure)
+            if rival is None:
+                continue
+            sign = -1 if measure in LOWER_IS_BETTER else 1
+            theirs = results.holdout[name, rival][measure]
+            mine = results.holdout[name, method][measure]
+            gap = sign * (mine.mean() - theirs.mean()) + slack * abs(theirs.mean())
+            if gap > 0:
+                won += 1
+                n = min(len(mine), len(theirs))
+                every += bool((sign * (mine[:n] - theirs[:n]) > 0).all())
+            else:
+                lost.append((name, measure))
+        cells += won
+        majority += won > len(MEASURES) / 2
+    return Wins(cells, cells + len(lost), every, majority, len(names), tuple(lost))
+
+
+def as_text(value: float, measure: str = "") -> str:
+    """Three decimals without the leading zero; four for small losses."""
+    digits = 4 if measure in LOWER_IS_BETTER else 3
+    return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
+
+
+def change(results: Results, name: str, method: str, measure: str) -> float:
+    """Relative change of a measure against OML."""
+    ours = results.holdout[name, "oml"][measure].mean()
+    theirs = results.holdout[name, method][measure].mean()
+    return float((theirs - ours) / ours) if ours else 0.0
+
+
+def scaling_curves(results: Results) -> dict[tuple[str, str], dict[str, list[tuple[int, float]]]]:
+    """(size, seconds) by method and growing size, for learning and predicting."""
+    curves: dict[tuple[str, str], dict[str, list[tuple[int, float]]]] = defaultdict(
+        lambda: {"learn": [], "predict": []}
+    )
+    for record in results.part("scaling"):
+        r = record["result"]
+        for what in ("learn", "predict"):
+            curves[record["method"], r["axis"]][what].append((r[r["axis"]], r[what]))
+    for curve in curves.values():
+        for points in curve.values():
+            points.sort()
+    return curves
+
+
+def streams_of(results: Results) -> dict[str, dict[str, dict[str, Any]]]:
+    """Results of the prequential part: by data set, then method."""
+    streams: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for record in results.part("prequential"):
+        streams[record["dataset"]][record["method"]] = record["result"]
+    return streams
+
+
+def best_published(name: str, measure: str) -> tuple[float, list[str]]:
+    """The best published value of a measure, and who holds it."""
+    values = published()["prequential"]["values"][name]
+    score = {method: pair[measure == "hamming_loss"] for method, pair in values.items()}
+    best = max(score.values())
+    holders = [method for method, value in score.items() if value == best]
+    return (1 - best if measure == "hamming_loss" else best), holders
+
+
+def spread_of(values: Values) -> float:
+    """Standard deviation over the folds; 0 of a single one."""
+    return float(values.std(ddof=min(1, len(values) - 1)))
