@@ -451,11 +451,28 @@ def test_evaluate_draws_a_curve_and_reads_standard_input(run):
 
 
 @pytest.mark.slow
-def test_the_demo_runs(run):
-    code, out, _ = run("demo", "--items", "300")
+def test_the_demo_runs(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, err = run("demo", "--items", "300", "--out", "page")
     assert code == 0
+    assert err == f"see {Path('page', 'index.html')}\n"
+    assert (tmp_path / "page" / "index.html").is_file()
     assert all(name in out for name in cli.METHODS)
     assert "nearest items" in out
+
+
+def test_reproduce_says_what_it_ran_and_what_is_missing(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("TAGSTREAM_DATA", str(tmp_path))
+    code, out, err = run("reproduce", "results", "--quick", "--only", "datasets", "--jobs", "0")
+    assert (code, out) == (0, "")
+    assert "emotions is left out: " in err
+    assert "0 cells run, 0 were there; records in results" in err
+    code, _, err = run("reproduce", "results", "--only", "nonsense")
+    assert code == 1
+    assert is_one_line(err)
+    code, _, err = run("report", "none")
+    assert code == 1
+    assert is_one_line(err)
 
 
 def test_data_lists_what_is_here(run, tmp_path, monkeypatch):
@@ -646,4 +663,4 @@ def test_completion_offers_the_methods():
     }
     process = tagstream(env=env)
     out, _ = process.communicate(timeout=60)
-    assert out.split() == ["oml", "osml-elm", "olansgd"]
+    assert out.split() == ["oml", "osml-elm", "olansgd", "oml-published"]

@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-METHODS = {"oml": "OML", "knn": "KNN", "osml-elm": "OSMLELM", "olansgd": "OLANSGD"}
+METHODS = {
+    "oml": "OML",
+    "knn": "KNN",
+    "osml-elm": "OSMLELM",
+    "olansgd": "OLANSGD",
+    "oml-published": "OML",
+}
 FORMATS = ("arff", "csv", "jsonl", "libsvm")
 # How many sources a model remembers the positions of.
 MOST_SOURCES = 1000
@@ -166,6 +172,8 @@ def _new_model(method: str, params: dict[str, Any], seed: int) -> StreamClassifi
     if method not in METHODS:
         raise typer.BadParameter(f"--method must be one of {', '.join(METHODS)}, got {method!r}")
     learner: type[StreamClassifier] = getattr(models, METHODS[method])
+    if method == "oml-published":
+        params = models.OML.as_published().get_params() | params
     known = learner._get_param_names()
     for name in params:
         if name not in known:
@@ -479,9 +487,10 @@ class _Bar:
             self._task = self._bar.add_task(self._what, total=None)
         return self
 
-    def __call__(self, done: int, total: int | None = None) -> None:
+    def __call__(self, done: int, total: int | None = None, left: float = float("nan")) -> None:
         if self._bar is not None:
             of = f" of {total:,}" if total else ""
+            of += f", {left / 60:,.1f} min left" if left == left else ""
             text = f"{self._what}: {done:,}{of}"
             self._bar.update(self._task, description=text, completed=done, total=total)
 
@@ -616,8 +625,11 @@ def _open_model(
     model, extra = persist.load_with_extra(path)
     extra = {"hashing": asdict(Hashing()), "reading": {}, "sources": {}, **extra}
     has = {**model.get_params(deep=False), **extra["hashing"]}
-    has["--method"] = next((m for m, c in METHODS.items() if c == type(model).__name__), "")
-    wants = {**params, **asked.hashing, **({} if method is None else {"--method": method})}
+    if method is not None and METHODS.get(method) != type(model).__name__:
+        raise typer.BadParameter(
+            f"the learner of {path} must stay {type(model).__name__}, got --method {method}"
+        )
+    wants = {**params, **asked.hashing}
     for key, value in wants.items():
         if key not in has or has[key] != value:
             raise typer.BadParameter(
@@ -1235,6 +1247,9 @@ def _put_curve(results: dict[str, Any]) -> None:
 
 @app.command()
 def demo(
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="DIR", help="Write a page with pictures there.")
+    ] = None,
     items: Annotated[int, typer.Option("--items", min=100, help="Length of the stream.")] = 2000,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
@@ -1245,8 +1260,9 @@ def demo(
     input are often the wrong ones. Each item is predicted, then learnt.
 
     \b
-    Example:
+    Examples:
       tagstream demo
+      tagstream demo --out demo
     """
     from tagstream.data import make_stream
     from tagstream.evaluate import prequential
@@ -1254,9 +1270,9 @@ def demo(
     stream = make_stream(items + 1, n_late=2, seed=seed)
     results: dict[str, Any] = {}
     models = {name: _new_model(name, {}, seed) for name in METHODS}
+    every = max(items // 10, 1)
     for name, model in models.items():
         with _Bar(name, quiet) as bar:
-            every = max(items // 10, 1)
             results[name] = prequential(
                 model, stream.X[:-1], stream.Y[:-1], every=every, window=every, progress=bar
             )
@@ -1264,7 +1280,76 @@ def demo(
     _put_curve({"oml": results["oml"]})
     _put("why oml suggests these labels for the next item\n\n")
     _put_explanation(models["oml"].explain(stream.X[-1:])[0])
+    if out is not None:
+        from tagstream.report import write_demo
+
+        page = write_demo(out, {name: result.as_dict() for name, result in results.items()})
+        _say(f"see {page}", quiet)
     _put("next: tagstream learn posts.jsonl --model m.tgs (see tagstream learn --help)\n")
+
+
+@app.command()
+def reproduce(
+    results: Annotated[
+        str, typer.Argument(metavar="DIR", help="Where the records are, or will be.")
+    ] = "results",
+    quick: Annotated[bool, typer.Option("--quick", help="A small part: some minutes.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes.")] = 2,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="A part, data set or method; repeatable."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what has a record.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Run the paper's experiments; what has a record already is not run again.
+
+    It can be stopped at any moment and goes on where it was. Data sets are looked for in the data
+    home (see tagstream data list).
+
+    \b
+    Examples:
+      tagstream reproduce --quick
+      tagstream reproduce results --jobs 4 --only holdout --only emotions
+      tagstream report results report
+    """
+    import logging
+
+    from tagstream import experiments
+
+    logging.getLogger("tagstream").addHandler(logging.NullHandler())  # told below
+    with _Bar("cells", quiet) as bar:
+        done = experiments.run(
+            results, quick=quick, jobs=jobs, only=only, fresh=fresh, progress=bar
+        )
+    for name, how in done.missing.items():
+        _say(f"{name} is left out: {how}", quiet)
+    _say(f"{done.n_run} cells run, {done.n_kept} were there; records in {results}", quiet)
+    if done.failed:
+        cell, why = next(iter(done.failed.items()))
+        raise _Failed(f"{len(done.failed)} cells failed, the first: {cell}: {why}")
+
+
+@app.command()
+def report(
+    results: Annotated[str, typer.Argument(metavar="DIR", help="Where the records are.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="Where the page goes.")] = "report",
+    document: Annotated[
+        list[str] | None,
+        typer.Option("--document", metavar="FILE.md", help="Rewrite its marked regions."),
+    ] = None,
+) -> None:
+    """Make figures, tables and one page from the records of experiments.
+
+    \b
+    Example:
+      tagstream report results report
+    """
+    from tagstream.report import build
+
+    if not Path(results).is_dir():
+        raise _Failed(f"{results}: must be a directory of records; see tagstream reproduce --help")
+    _put(f"{build(results, out, documents=document or ())}\n")
 
 
 # ---------------------------------------------------------------------- data
