@@ -24,7 +24,16 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["DataError", "Labels", "StreamClassifier", "check_number"]
+__all__ = [
+    "DataError",
+    "Labels",
+    "StreamClassifier",
+    "check_choice",
+    "check_number",
+    "check_rows",
+    "expect",
+    "expect_keys",
+]
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -81,6 +90,26 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     if not any(value is c or (isinstance(c, str) and value == c) for c in choices):
         listed = ", ".join(map(repr, choices))
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+
+
+def expect_keys(what: str, state: Any, *names: str) -> None:
+    """Raise unless the loaded ``state`` of ``what`` is a dict with exactly these keys."""
+    if not isinstance(state, dict) or set(state) != set(names):
+        got = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
+        raise ValueError(f"the state of {what} must have {sorted(names)}, got {got}")
+
+
+def expect(
+    name: str, array: Any, dtype: npt.DTypeLike, shape: tuple[int | None, ...]
+) -> npt.NDArray[Any]:
+    """Return a copy of a stored array if it has the dtype and shape it must, and is finite."""
+    ok = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape)
+    if not ok or any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
+        got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
+        raise ValueError(f"{name} must be {np.dtype(dtype)} of shape {shape}, got {got}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return np.array(array, order="C")
 
 
 def check_rows(X: Any, estimator: Any = None) -> Rows:

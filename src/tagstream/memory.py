@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows
+from tagstream.base import Labels, Rows, expect, expect_keys
 from tagstream.kernels import gather_votes, row_squares, scan, scan_sparse
 
-__all__ = ["DenseRows", "Memory", "SparseRows", "expect"]
+__all__ = ["DenseRows", "Memory", "SparseRows"]
 
 Positions = npt.NDArray[np.int64]
 
@@ -263,6 +263,7 @@ class Memory:
 
     def __init__(self, n_features: int, *, sparse: bool, window: int | None = None) -> None:
         self.window = window
+        self.n_features = n_features
         self.rows: DenseRows | SparseRows = (SparseRows if sparse else DenseRows)(n_features)
         self.codes: DenseRows | None = None
         self.n_labels = 0
@@ -378,10 +379,19 @@ class Memory:
             "known": None if self._known is None else np.array(self._known.live),
             "ids": None if self._ids is None else list(self._ids.live),
             "n_forgotten": self.n_forgotten,
+            "shape": [self.n_features, self.n_labels],
         }
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what :meth:`dump` gave, into an empty memory that has its labels."""
+        expect_keys(
+            "memory", state, "rows", "codes", "labels", "known", "ids", "n_forgotten", "shape"
+        )
+        if state["shape"] != [self.n_features, self.n_labels]:
+            raise ValueError(
+                f"memory must have {self.n_features} features and {self.n_labels} labels, "
+                f"got {state['shape']}"
+            )
         rows, n = _read_rows(state["rows"], self.rows)
         width = -(-self.n_labels // 8)
         bits = {"labels": expect("labels", state["labels"], np.uint8, (n, width))}
@@ -408,21 +418,9 @@ class Memory:
         self.n_forgotten = forgotten
 
 
-def expect(
-    name: str, array: Any, dtype: npt.DTypeLike, shape: tuple[int | None, ...]
-) -> npt.NDArray[Any]:
-    """Return a stored array if it has the dtype and shape it must have, and finite values."""
-    ok = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape)
-    if not ok or any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
-        got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
-        raise ValueError(f"{name} must be {np.dtype(dtype)} of shape {shape}, got {got}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinity")
-    checked: npt.NDArray[Any] = array
-    return checked
-
-
 def _read_rows(state: dict[str, Any], into: DenseRows | SparseRows) -> tuple[Rows, int]:
+    dense_rows = isinstance(into, DenseRows)
+    expect_keys("rows", state, *(("dense",) if dense_rows else ("data", "indices", "indptr")))
     if isinstance(into, DenseRows):
         dense = expect("rows", state["dense"], np.float32, (None, into.live.shape[1]))
         return dense, len(dense)

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.base import Labels, Rows, check_choice, check_number
-from tagstream.memory import Memory, expect
+from tagstream.base import Labels, Rows, check_choice, check_number, expect, expect_keys
+from tagstream.memory import Memory
 from tagstream.models.neighbors import NeighborClassifier
 
 __all__ = ["KNN"]
@@ -187,11 +187,12 @@ class KNN(NeighborClassifier):
         }
 
     def _load(self, state: dict[str, Any]) -> None:
+        expect_keys("KNN", state, "memory", "tables", "counts", "next_count")
         self._memory.load(state["memory"])
         bayesian = self.vote == "map"
         q, n = len(self.classes_), len(self._memory) if bayesian else 0
         shape = (2, self.n_neighbors + 1, q if bayesian else 0)
-        self._tables = expect("tables", state["tables"], np.int64, shape).copy()
+        self._tables = expect("tables", state["tables"], np.int64, shape)
         counts = expect("counts", state["counts"], np.int32, (n, q))
         if self._tables.min(initial=0) < 0 or not 0 <= counts.max(initial=0) <= self.n_neighbors:
             raise ValueError("tables and counts must be counts of at most n_neighbors neighbours")

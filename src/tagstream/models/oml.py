@@ -20,9 +20,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tagstream import metric, projection
-from tagstream.base import Labels, Rows, check_choice, check_number
+from tagstream.base import Labels, Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import project_dense
-from tagstream.memory import Memory, expect
+from tagstream.memory import Memory
 from tagstream.models.neighbors import NeighborClassifier
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ __all__ = ["OML"]
 BLOCK = 4096  # examples whose projections are held at a time
 FULL_RANK = 512  # labels up to which the metric is square by default
 
-# Plain numbers of the state, with their types.
+# Parts of the saved state, and its plain numbers with their types.
+STATE = (
+    "memory", "seed", "V", "basis", "codec", "P", "c", "lift_W", "lift_b", "choice", "counters",
+)  # fmt: skip
 COUNTERS: dict[str, type] = {
     "n_updates_": int,
     "n_degenerate_": int,
@@ -398,14 +401,17 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         }
 
     def _load(self, state: dict[str, Any]) -> None:
+        expect_keys("OML", state, *STATE)
+        expect_keys("the counters", state["counters"], *COUNTERS)
         q, p = len(self.classes_), self.n_features_in_
         self._memory.load(state["memory"])
-        self.V_ = expect("V", state["V"], np.float64, (q, None)).copy()
+        self.V_ = expect("V", state["V"], np.float64, (q, None))
         d = self.V_.shape[1]
-        self._basis = expect("basis", state["basis"], np.float64, (q, d)).copy()
+        self._basis = expect("basis", state["basis"], np.float64, (q, d))
         if (state["P"] is None) != (self._memory.codes is None):
             raise ValueError("P and codes must be there together")
-        self._codec = np.zeros((0, 0))
+        shape = (0, 0) if state["P"] is None else (q, d)
+        self._codec = expect("codec", state["codec"], np.float64, shape)
         if state["P"] is not None:
             lift = None
             if state["lift_b"] is not None:
@@ -417,7 +423,6 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             P = expect("P", state["P"], real, (p if lift is None else len(lift.b), q))
             made = projection.Projection(P, expect("c", state["c"], np.float64, (q,)), lift)
             self._projection = made
-            self._codec = expect("codec", state["codec"], np.float64, (q, d)).copy()
             if self._memory.codes is None or self._memory.codes.live.shape[1] != d:
                 raise ValueError(f"codes must have {d} columns")
         if state["choice"] is not None:
