@@ -246,12 +246,14 @@ class Cell:
 
     @property
     def size(self) -> float:
-        """How much work it is, up to a factor that depends on part and method."""
+        """How much work it is: seconds, roughly, up to a factor that depends on the method."""
         if self.part == "scaling":
             sizes = dict(self.setting)
-            return float(sizes["n"] * (sizes["p"] + sizes["q"]))
+            return float(1 + 2e-6 * sizes["n"] * (sizes["p"] + sizes["q"]))
         info = data.DATASETS[self.dataset]
-        return float(info.n * (info.p + info.q) * (info.n if self.part == "prequential" else 1))
+        if self.part == "prequential":
+            return 4e-3 * info.n + 5e-10 * info.n**2 * (info.p + info.q)
+        return 1.5e-6 * info.n * (info.p + info.q)
 
 
 _PROTOCOLS: dict[str, Any] = {
@@ -779,11 +781,9 @@ class _Clock:
 
     def seconds_left(self) -> float:
         """NaN as long as nothing has been measured."""
-        longest, total = 0.0, 0.0
-        for cell in self.left:
-            estimate = self._estimate(cell)
-            longest, total = max(longest, estimate), total + estimate
-        return max(longest, total / max(self.jobs, 1))
+        estimates = [self._estimate(cell) for cell in self.left] or [0.0]
+        shared = math.fsum(estimates) / max(self.jobs, 1)
+        return shared if math.isnan(shared) else max(shared, *estimates)
 
 
 def _kinds(cell: Cell) -> tuple[tuple[str, ...], ...]:

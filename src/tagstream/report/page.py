@@ -136,7 +136,8 @@ figcaption, .note { color: var(--soft); font-size: .87rem; max-width: 60rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums;
   margin: .6rem 0; }
-th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
 th, td.text { white-space: normal; min-width: 3.5rem; }
 th { border-bottom: 2px solid var(--ink); vertical-align: bottom; font-weight: 600; }
 th.text, td.text { text-align: left; }
@@ -177,16 +178,16 @@ _SECTIONS = (
     _Section("labels", "What the metric says about labels", ("verdict_labels",),
              tuple(f"labels-{name}" for name in PAPER_DATA), ("labels",)),
     _Section("bound", "Loss and bound", ("verdict_bound",), ("bound",), ("bound", "lemma")),
-    _Section("time", "Time", (), ("scaling",), ("complexity", "cost")),
+    _Section("time", "Time", ("verdict_complexity",), ("scaling",), ("complexity", "cost")),
     _Section("data", "Data sets", ("verdict_datasets",), (), ("datasets",)),
-    _Section("baselines", "The competitors, checked", (), (), ("splits",)),
+    _Section("baselines", "The competitors, checked", ("verdict_splits",), (), ("splits",)),
 )  # fmt: skip
 
 
 def _svg(path: Path) -> str:
     """Return a drawing to be put into a page: without prolog, and with names of its own."""
     text = path.read_text(encoding="utf-8")
-    text = text[text.index("<svg") :]
+    text = re.sub(r'(<image[^>]*?) id="[^"]*"', r"\1", text[text.index("<svg") :])
     ids = {name: f"{path.stem}-{name}" for name in re.findall(r'\bid="([^"]+)"', text)}
     text = re.sub(r'\bid="([^"]+)"', lambda m: f'id="{ids[m[1]]}"', text)
     text = re.sub(r"url\(#([^)]+)\)", lambda m: f"url(#{ids.get(m[1], m[1])})", text)

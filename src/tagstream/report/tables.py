@@ -24,6 +24,7 @@ from tagstream.report.results import (
     PRINTED_FOR,
     STREAM_ORDER,
     Results,
+    Values,
     Wins,
     as_text,
     best_published,
@@ -105,6 +106,10 @@ def make_tables(results: Results) -> dict[str, Table | str]:
     for name, (part, make) in makers.items():
         if results.part(part):
             made[name] = make(results)
+    if results.part("scaling"):
+        made["verdict_complexity"] = _complexity_verdict(results)
+    if results.part("splits"):
+        made["verdict_splits"] = _splits_verdict(results)
     made |= _more_verdicts(results)
     return made
 
@@ -343,25 +348,30 @@ def _prequential_table(results: Results) -> Table:
     )
 
 
-def _splits_table(results: Results) -> Table:
-    said = published()["splits"]
+def _split_draws(results: Results) -> dict[tuple[str, str], Values]:
+    """Measures (draws, 4) by split and method."""
+    columns = published()["splits"]["columns"]
     draws: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     for record in results.part("splits"):
         larger = record["setting"].get("larger_first")
         name = record["dataset"] + (", larger part first" if larger else "")
         method = "osml-elm" if record["method"].startswith("osml") else record["method"]
         measures = measures_of(record["result"]["counts"])
-        draws[name, method].append([measures[m] for m in said["columns"]])
+        draws[name, method].append([measures[m] for m in columns])
+    return {which: np.array(values) for which, values in draws.items()}
+
+
+def _splits_table(results: Results) -> Table:
+    said = published()["splits"]
+    titles = {"knn": "kNN", "ml-knn": "ML-kNN", "osml-elm": "OSML-ELM"}
     rows = []
-    for (name, method), values in draws.items():
+    for (name, method), values in _split_draws(results).items():
         theirs = said["values"].get(name, {}).get(method)
-        ours = np.mean(values, axis=0)
-        spread = np.std(values, axis=0, ddof=1) if len(values) > 1 else None
-        row = [name, results.titles[method]]
+        row = [name, titles[method]]
         for j, measure in enumerate(said["columns"]):
-            text = as_text(ours[j], measure)
-            if spread is not None:
-                text += f" ± {as_text(spread[j], measure)}"
+            text = as_text(values[:, j].mean(), measure)
+            if len(values) > 1:
+                text += f" ± {as_text(spread_of(values[:, j]), measure)}"
             row.append(text + ("" if theirs is None else f" ({as_text(theirs[j], measure)})"))
         literature = said["literature"]["ml-knn hamming_loss"].get(name)
         row.append(as_text(literature, "") if method == "ml-knn" and literature else "–")
@@ -372,6 +382,27 @@ def _splits_table(results: Results) -> Table:
         tuple(rows),
         f"Ours, and in brackets the reference: {said['source']}. Spread: over five draws. "
         f"Literature: {said['literature']['source']}.",
+    )
+
+
+def _splits_verdict(results: Results) -> str:
+    reference = published()["splits"]["values"]
+    gaps: dict[str, list[float]] = defaultdict(list)
+    inside: list[bool] = []
+    for (name, method), values in _split_draws(results).items():
+        theirs = reference.get(name, {}).get(method)
+        if theirs is None:
+            continue
+        gap = np.abs(values.mean(axis=0) - theirs)
+        gaps[method] += gap.tolist()
+        if len(values) > 1:
+            inside += (gap <= 2 * values.std(axis=0, ddof=1)).tolist()
+    largest = {method: max(some) for method, some in gaps.items()}
+    said = ", ".join(f"{results.titles.get(m, m)} {largest[m]:.4f}" for m in largest)
+    return (
+        f"Largest difference from the reference values, over all splits and measures: {said}. "
+        f"Of OSML-ELM's values {sum(inside)} of {len(inside)} lie within two standard deviations "
+        "over its random draws."
     )
 
 
@@ -464,6 +495,36 @@ def _lemma_table(results: Results) -> Table:
         "Holds: share of the rounds with a step in which the inequality that Lemma 2 assumes for "
         "all rounds is true. ⟨V, AV⟩ < 0: rounds in which the proof replaces ⟨V, AV⟩ from below "
         "by c²‖V‖² = 0, which is larger.",
+    )
+
+
+# Exponent of n in the printed orders; n log n counts as 1.
+_PRINTED_IN_N = {
+    ("oml-published", "learn"): 1,
+    ("oml-published", "predict"): 1,
+    ("knn", "predict"): 1,
+    ("osml-elm", "learn"): 1,
+    ("osml-elm", "predict"): 1,
+    ("olansgd", "learn"): 1,
+    ("olansgd", "predict"): 0,
+}
+
+
+def _complexity_verdict(results: Results) -> str:
+    curves = scaling_curves(results)
+    agrees: list[str] = []
+    differs: list[str] = []
+    for (method, what), order in _PRINTED_IN_N.items():
+        points = curves.get((method, "n"), {}).get(what, [])
+        if len(points) > 1:
+            slope = _slope(points[-3:])
+            doing = "a round" if what == "learn" else "a prediction"
+            some = agrees if abs(slope - order) < 0.5 else differs
+            some.append(f"{results.titles[method]}, {doing} ({slope:+.2f}, printed {order})")
+    return (
+        f"{_yes(not differs)} Growth with n, exponent over the last three sizes: it is nearer to "
+        f"the printed one than to another whole number for {'; '.join(agrees) or 'none'}"
+        + (f". It is not for {'; '.join(differs)}." if differs else ".")
     )
 
 

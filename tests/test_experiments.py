@@ -1,0 +1,370 @@
+"""The grid as data, and its run: restartable, complete, honest about time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tagstream import data, evaluate, experiments, metric
+from tagstream.experiments import Cell, grid, read_records, run
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A data home with small stand-ins for two data sets, one dense and one sparse."""
+    folder = tmp_path_factory.mktemp("home")
+    for name, q, sparse in (("emotions", 6, False), ("medical", 45, True)):
+        stream = data.make_stream(90, p=12, q=q, sparse=sparse, seed=1)
+        (folder / name).mkdir()
+        data.write_arff(stream, folder / name / f"{name}.arff")
+        labels = "".join(f'<label name="{label}"/>' for label in stream.label_names)
+        (folder / name / f"{name}.xml").write_text(f"<labels>{labels}</labels>")
+    return folder
+
+
+def knn_run(folder, home, **options):
+    return run(folder, jobs=0, data_home=home, only=["holdout", "emotions", "knn"], **options)
+
+
+# ---------------------------------------------------------------------- the grid
+def test_the_grid_holds_the_papers_comparison():
+    cells = [cell for cell in grid() if cell.part == "holdout"]
+    assert {cell.dataset for cell in cells} == {i.name for i in data.DATASETS.values() if i.paper}
+    assert {cell.fold for cell in cells} == set(range(5))
+    assert len(cells) == 8 * 5 * len({cell.method for cell in cells})
+
+
+def test_keys_tell_all_cells_apart():
+    cells = grid()
+    assert len({cell.key for cell in cells}) == len(cells) == len(set(cells))
+
+
+def test_a_changed_definition_has_another_key(monkeypatch):
+    cell = Cell("holdout", "emotions", "knn", 0)
+    before = cell.key
+    changed = dataclasses.replace(experiments.METHODS["holdout"]["knn"], params=(("window", 9),))
+    monkeypatch.setitem(experiments.METHODS["holdout"], "knn", changed)
+    assert cell.key != before
+
+
+def test_a_changed_default_has_another_key(monkeypatch):
+    cell = Cell("holdout", "emotions", "knn", 0)
+    before = cell.key
+    learner = type("Other", (experiments.models.KNN,), {"__init__": _other_default})
+    monkeypatch.setattr(experiments.models, "KNN", learner)
+    assert cell.params["n_neighbors"] == 7
+    assert cell.key != before
+
+
+def _other_default(self, n_neighbors=7, *, vote="majority", window=None, threshold=0.5):
+    self.n_neighbors, self.vote, self.window, self.threshold = n_neighbors, vote, window, threshold
+
+
+@pytest.mark.parametrize("part", experiments.METHODS)
+def test_every_method_can_be_made_and_differs_from_the_others(part):
+    made = [str(method.make(50, 0)) + str(method) for method in experiments.METHODS[part].values()]
+    assert len(set(made)) == len(made)
+
+
+# ---------------------------------------------------------------------- the run
+def test_a_second_run_runs_nothing_and_changes_nothing(home, tmp_path):
+    first = knn_run(tmp_path, home)
+    before = (tmp_path / "holdout-emotions.jsonl").read_bytes()
+    second = knn_run(tmp_path, home)
+    assert (first.n_run, first.n_kept) == (5, 0)
+    assert (second.n_run, second.n_kept) == (0, 5)
+    assert (tmp_path / "holdout-emotions.jsonl").read_bytes() == before
+
+
+def test_a_half_written_record_is_not_read_and_only_its_cell_is_run_again(home, tmp_path):
+    knn_run(tmp_path, home)
+    path = tmp_path / "holdout-emotions.jsonl"
+    whole = list(read_records(path))
+    path.write_bytes(path.read_bytes()[:-40])
+    assert len(list(read_records(path))) == 4
+    assert knn_run(tmp_path, home).n_run == 1
+    again = list(read_records(path))
+    assert [r["key"] for r in again] == [r["key"] for r in whole]
+    assert [r["result"]["counts"] for r in again] == [r["result"]["counts"] for r in whole]
+
+
+def test_bytes_that_are_not_text_are_passed_over(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"key": "a"}\n\xff\xfe{"ke\n[1]\n"key"\n{"key": 3}\n{"key": "b"}')
+    assert [record["key"] for record in read_records(path)] == ["a", "b"]
+
+
+def test_a_new_record_does_not_join_a_line_that_was_cut_off(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"key": "a"}\n{"key": "b", "resu')
+    experiments._append(path, {"key": "c"})
+    assert [record["key"] for record in read_records(path)] == ["a", "c"]
+
+
+def test_records_of_cells_that_are_no_longer_in_the_grid_are_dropped(home, tmp_path):
+    path = tmp_path / "holdout-emotions.jsonl"
+    path.write_text(json.dumps({"key": "old", "seconds": 1}) + "\n")
+    knn_run(tmp_path, home)
+    assert "old" not in {record["key"] for record in read_records(path)}
+
+
+def test_fresh_runs_again_what_was_selected_and_keeps_the_rest(home, tmp_path):
+    run(tmp_path, jobs=0, data_home=home, only=["holdout", "emotions", "knn", "knn-standard"])
+    again = knn_run(tmp_path, home, fresh=True)
+    assert (again.n_run, again.n_kept) == (5, 0)
+    assert len(list(read_records(tmp_path / "holdout-emotions.jsonl"))) == 10
+
+
+def test_missing_data_sets_are_named_and_the_rest_goes_on(home, tmp_path, caplog):
+    summary = run(tmp_path, jobs=0, data_home=home, only=["datasets", "emotions", "cal500"])
+    assert summary.n_run == 1
+    assert list(summary.missing) == ["cal500"]
+    assert "cal500.arff" in summary.missing["cal500"]
+    assert "cal500" in caplog.text
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(home, tmp_path, monkeypatch):
+    works = experiments._RUNNERS["holdout"]
+
+    def fails(cell, where):
+        if cell.fold == 2:
+            raise RuntimeError("no")
+        return works(cell, where)
+
+    monkeypatch.setitem(experiments._RUNNERS, "holdout", fails)
+    summary = knn_run(tmp_path, home)
+    assert summary.n_run == 4
+    assert list(summary.failed.values()) == ["RuntimeError: no"]
+    monkeypatch.undo()
+    assert knn_run(tmp_path, home).n_run == 1
+
+
+def test_an_unknown_name_is_rejected(tmp_path):
+    with pytest.raises(ValueError, match="got \\['emotion'\\]"):
+        run(tmp_path, only=["emotion"])
+
+
+def test_progress_counts_to_the_end_and_knows_the_time_after_the_first_cell(home, tmp_path):
+    calls = []
+    knn_run(tmp_path, home, progress=lambda *call: calls.append(call))
+    assert [call[:2] for call in calls] == [(k, 5) for k in range(6)]
+    assert math.isnan(calls[0][2])
+    assert all(math.isfinite(call[2]) for call in calls[1:])
+    assert calls[-1][2] == 0
+
+
+def test_seconds_left_are_weighted_by_size():
+    small, large = Cell("holdout", "emotions", "knn"), Cell("holdout", "corel5k", "knn")
+    clock = experiments._Clock([large], {small: 2.0}, jobs=1)
+    assert clock.seconds_left() == pytest.approx(2.0 * large.size / small.size)
+
+
+def test_seconds_left_are_not_less_than_those_of_the_longest_cell():
+    done = Cell("holdout", "corel5k", "knn", 0)
+    left = [Cell("holdout", "corel5k", "knn", 1), Cell("holdout", "emotions", "knn", 1)]
+    assert experiments._Clock(left, {done: 9.0}, jobs=2).seconds_left() == pytest.approx(9.0)
+
+
+_SLOW_RUN = """
+import sys, time
+from tagstream import experiments
+works = experiments._RUNNERS["holdout"]
+def slowly(cell, home):
+    if cell.fold == 3:
+        time.sleep(600)
+    return works(cell, home)
+experiments._RUNNERS["holdout"] = slowly
+experiments.run(sys.argv[1], jobs=0, data_home=sys.argv[2], only=["holdout", "emotions", "knn"])
+"""
+
+
+def test_a_killed_run_goes_on_where_it_was(home, tmp_path):
+    path = tmp_path / "holdout-emotions.jsonl"
+    process = subprocess.Popen([sys.executable, "-c", _SLOW_RUN, str(tmp_path), str(home)])
+    try:
+        _wait_for(lambda: len(list(read_records(path))) == 3)
+    finally:
+        process.kill()
+        process.wait()
+    summary = knn_run(tmp_path, home)
+    assert (summary.n_run, summary.n_kept) == (2, 3)
+    assert [r["fold"] for r in read_records(path)] == [0, 1, 2, 3, 4]
+
+
+_PARALLEL_RUN = """
+import sys
+from tagstream import experiments
+if __name__ == "__main__":
+    experiments.run(sys.argv[1], jobs=2, data_home=sys.argv[2],
+                    only=["holdout", "emotions", *sys.argv[3:]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+def test_processes_end_with_the_run_that_started_them(home, tmp_path):
+    script = tmp_path / "go.py"
+    script.write_text(_PARALLEL_RUN)
+    process = subprocess.Popen([sys.executable, str(script), str(tmp_path / "r"), str(home)])
+    try:
+        _wait_for(lambda: len(_children(process.pid)) >= 2, 60)
+        children = _children(process.pid)
+        path = tmp_path / "r" / "holdout-emotions.jsonl"
+        _wait_for(lambda: len(list(read_records(path))) >= 1, 60)
+    finally:
+        process.kill()
+        process.wait()
+    _wait_for(lambda: not any(_alive(pid) for pid in children), 60)
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_results_as_one(home, tmp_path):
+    script = tmp_path / "go.py"
+    script.write_text(_PARALLEL_RUN)
+    where = [str(tmp_path / "r"), str(home)]
+    subprocess.run([sys.executable, str(script), *where, "knn"], check=True, timeout=120)
+    knn_run(tmp_path / "s", home)
+    one, two = (
+        [r["result"]["counts"] for r in read_records(tmp_path / name / "holdout-emotions.jsonl")]
+        for name in "rs"
+    )
+    assert one == two
+    assert len(one) == 5
+
+
+def _children(pid):
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    parent = int(file.read().rpartition(")")[2].split()[1])
+                with open(f"/proc/{entry}/cmdline") as file:
+                    spawned = "spawn_main" in file.read()
+            except OSError:
+                continue
+            if parent == pid and spawned:
+                found.append(int(entry))
+    return found
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# ---------------------------------------------------------------------- what the cells do
+def test_a_holdout_cell_is_one_fold_of_evaluate_holdout(home):
+    found = data.load("emotions", data_home=home)
+    whole = evaluate.holdout(experiments.models.KNN(), found.X, found.Y, folds=5, scores=False)
+    for fold in range(5):
+        result = experiments._holdout(Cell("holdout", "emotions", "knn", fold), str(home))
+        assert result["counts"] == whole.folds[fold].counts
+
+
+@pytest.mark.parametrize("part", ["datasets", "splits", "prequential", "labels", "bound"])
+def test_every_part_gives_a_record_that_is_json(home, part):
+    name = "medical" if part == "prequential" else "emotions"
+    cell = next(c for c in grid() if (c.part, c.dataset) == (part, name) and c.method != "ml-knn")
+    if part == "splits":  # the stand-in is shorter than the split of the real one
+        data_set = experiments._load(name, str(home))
+        object.__setattr__(data_set, "n_train", 60)
+    record = experiments._run_cell(cell, str(home))
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert record["key"] == cell.key
+
+
+def test_a_scaling_cell_measures_positive_times(monkeypatch):
+    cell = next(c for c in grid() if c.part == "scaling" and c.method == "knn")
+    small = dataclasses.replace(
+        cell, setting=(("axis", "n"), ("d", 3), ("n", 300), ("p", 10), ("q", 8))
+    )
+    result = experiments._scaling(small, None)
+    assert 0 < result["learn"] < 1
+    assert 0 < result["predict"] < 1
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_standardised_columns_have_deviation_one_over_the_training_rows(sparse):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 4)) * [1, 10, 100, 0]
+    train = np.arange(0, 50, 2)
+    scaled = experiments._standardised(sp.csr_matrix(X) if sparse else X, train)
+    dense = scaled.toarray() if sparse else scaled
+    np.testing.assert_allclose(dense[train].std(axis=0), [1, 1, 1, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_nearest_earlier_row_is_that_of_a_plain_search(sparse):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(300, 3)).astype(float)  # many equal rows
+    found = experiments._nearest_before(sp.csr_matrix(X) if sparse else X, 20)
+    for t in range(20, 300):
+        gaps = ((X[:t] - X[t]) ** 2).sum(axis=1)
+        assert found[t - 20] == np.argmin(gaps)
+
+
+def test_the_bounds_quantities_are_those_of_the_naive_matrices():
+    rng = np.random.default_rng(3)
+    q = 5
+    rounds = [
+        (rng.normal(size=q) / 3, *rng.integers(0, 2, size=(2, q)).astype(np.uint8))
+        for _ in range(40)
+    ]
+    V_1 = rng.standard_normal((q, 2))
+    rule = experiments._RULES[0]
+    played = experiments._played(rule, V_1, q, rounds)
+    # Naive: every matrix formed, the lemma as the proof uses it, with c = 0.
+    path = [V_1]
+    steps, loss = [], 0.0
+    for z, y, y_nn in rounds:
+        V, what = metric.play_round(path[-1], z, y, y_nn, step="cubic", step_min=1e-5, step_max=1e5)
+        path.append(V)
+        steps.append(what.lam)
+        loss += what.loss
+    holds = {"first": 0, "last": 0}
+    negative = 0
+    for (z, y, y_nn), V, lam in zip(rounds, path[:-1], steps, strict=True):
+        if lam > 0:
+            A = np.outer(z - y_nn, z - y_nn) - np.outer(z - y, z - y)
+            negative += np.sum(V * (A @ V)) < 0
+            for name, U in (("first", V_1), ("last", path[-1])):
+                left = 4 * lam * np.sum(U * (A.T @ V)) - 4 * lam**2 * np.sum((A.T @ V) ** 2)
+                holds[name] += left >= 5 * lam * np.sum(V * (A.T @ V))
+    assert played["cumulative_loss"] == pytest.approx(loss)
+    assert played["n_active"] == np.count_nonzero(steps)
+    assert played["n_lemma_first"] == holds["first"]
+    assert played["n_lemma_last"] == holds["last"]
+    assert played["n_negative"] == negative
+    assert played["distance_last"] == pytest.approx(np.sum((path[-1] - V_1) ** 2))
+
+
+def test_c_is_zero_when_there_are_more_than_two_labels():
+    rng = np.random.default_rng(0)
+
+    def rounds(q):
+        y = np.eye(q, dtype=np.uint8)
+        return [(rng.normal(size=q), y[0], y[1]) for _ in range(5)]
+
+    assert experiments._smallest_singular_value(rounds(3))["c"] == 0
+    assert experiments._smallest_singular_value(rounds(3))["rank_A"] == 2
+    assert experiments._smallest_singular_value(rounds(2))["c"] > 0

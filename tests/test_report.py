@@ -1,0 +1,290 @@
+"""From records to figures, tables and pages: arithmetic, files, and nothing typed by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tagstream import data, experiments, report
+from tagstream.evaluate import prequential
+from tagstream.metrics import MultiLabelScores
+from tagstream.models import KNN
+from tagstream.report import MEASURES, Results, Table, count_wins, update_markers
+from tagstream.report import results as counted
+
+
+def record(part, dataset, method, result, fold=0, **more):
+    title = {"oml": "OML", "knn": "kNN", "olansgd": "OLANSGD"}.get(method, method)
+    names = {"part": part, "dataset": dataset, "method": method, "fold": fold}
+    key = f"{part}-{dataset}-{method}-{fold}-{sorted(more.items())}"
+    rest = {"title": title, "setting": {}, "params": {}, "versions": {"tagstream": "0"}}
+    return {"key": key, **names, **rest, "seconds": 1.0, "result": result, **more}
+
+
+def counts(n_wrong, q=4, n=20):
+    """Counts of predictions that miss the first label of the first ``n_wrong`` rows."""
+    true = np.tile(np.eye(q, dtype=int)[0] + np.eye(q, dtype=int)[1], (n, 1))
+    pred = true.copy()
+    pred[:n_wrong, 0] = 0
+    return MultiLabelScores().update(true, pred).to_counts()
+
+
+def fold_of(dataset, method, fold, n_wrong):
+    times = {"n_train": 80, "n_test": 20, "learn_seconds": 0.1, "predict_seconds": 0.1}
+    result = {"counts": counts(n_wrong), "nbytes": 10, **times}
+    return record("holdout", dataset, method, result, fold)
+
+
+def made_of(*records):
+    results = Results()
+    for one in records:
+        results.records.setdefault(one["part"], []).append(one)
+    return results
+
+
+def write(folder, results):
+    for part, records in results.records.items():
+        lines = "".join(json.dumps(one) + "\n" for one in records)
+        (folder / f"{part}.jsonl").write_text(lines)
+
+
+# ---------------------------------------------------------------------- names on both sides
+def test_names_of_the_report_are_those_of_the_experiments():
+    assert counted.PAPER_DATA == experiments.PAPER_DATA
+    assert tuple(method.name for method in experiments.BASELINES) == counted.MAIN
+    assert tuple(method.name for method in experiments.ABLATION) == counted.ABLATION
+    assert set(counted.STREAM_ORDER) == set(experiments.METHODS["prequential"])
+    assert set(counted.PRINTED_FOR) == set(experiments.METHODS["scaling"])
+    assert set(experiments.STREAMS) == set(counted.published()["prequential"]["values"])
+    printed = counted.published()["paper"]
+    assert set(printed["datasets"]) == set(counted.PAPER_DATA)
+    assert set(counted.PRINTED_FOR.values()) == set(printed["complexity"])
+
+
+def test_the_report_does_not_import_what_it_reports_on():
+    code = (
+        "import sys, tagstream.report; "
+        "print([m for m in sys.modules if m.startswith(('tagstream.experiments', "
+        "'tagstream.models', 'matplotlib', 'numba'))])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------------- the scoreboard
+def test_wins_are_counted_by_the_mean_over_the_folds():
+    results = made_of(
+        *(fold_of("emotions", "oml", f, wrong) for f, wrong in enumerate([2, 6])),
+        *(fold_of("emotions", "knn", f, wrong) for f, wrong in enumerate([5, 5])),
+    )
+    wins = count_wins(results, "oml", ("knn",))
+    assert (wins.cells, wins.total) == (4, 4)  # 4 of 20 wrong on average, against 5
+    assert wins.every_fold == 0  # the second fold is lost
+    assert (wins.datasets, wins.n_datasets) == (1, 1)
+
+
+def test_the_best_rival_counts_and_equal_is_not_better():
+    results = made_of(
+        fold_of("emotions", "oml", 0, 3),
+        fold_of("emotions", "knn", 0, 9),
+        fold_of("emotions", "knn-standard", 0, 3),
+        fold_of("scene", "oml", 0, 1),
+        fold_of("scene", "knn", 0, 2),
+        fold_of("scene", "knn-standard", 0, 5),
+    )
+    assert count_wins(results, "oml", ("knn",)).cells == 8
+    both = count_wins(results, "oml", ("knn", "knn-standard"))
+    assert (both.cells, both.total, both.datasets) == (4, 8, 1)
+    assert both.lost == tuple(("emotions", measure) for measure in MEASURES)
+
+
+def test_a_smaller_hamming_loss_is_better():
+    results = made_of(fold_of("emotions", "oml", 0, 8), fold_of("emotions", "knn", 0, 2))
+    assert results.best("emotions", ("oml", "knn"), "hamming_loss") == "knn"
+    assert count_wins(results, "knn", ("oml",)).cells == 4
+
+
+def test_slack_is_a_share_of_the_rivals_value():
+    results = made_of(fold_of("emotions", "knn", 0, 10), fold_of("emotions", "olansgd", 0, 9))
+    assert count_wins(results, "knn", ("olansgd",)).cells == 0
+    # Hamming loss .125 against .1125: worse by 11 %; the F1 measures are worse by less than 10 %.
+    assert count_wins(results, "knn", ("olansgd",), slack=0.1).cells == 3
+    assert count_wins(results, "knn", ("olansgd",), slack=0.12).cells == 4
+
+
+def test_the_best_published_value_and_its_holder():
+    assert counted.best_published("scene", "micro_f1") == (0.923, ["AESAKNNS"])
+    loss, holders = counted.best_published("scene", "hamming_loss")
+    assert loss == pytest.approx(1 - 0.973)
+    assert holders == ["AESAKNNS"]
+
+
+# ---------------------------------------------------------------------- tables
+def test_a_table_is_the_same_in_both_languages():
+    table = Table(("name", "value"), (("a & b", "**1.5**"), ("c", "2")), "note")
+    assert table.markdown().splitlines() == [
+        "| name | value |",
+        "| --- | ---: |",
+        "| a & b | **1.5** |",
+        "| c | 2 |",
+        "",
+        "note",
+    ]
+    assert "<b>1.5</b>" in table.html()
+    assert "a &amp; b" in table.html()
+
+
+def test_half_written_lines_are_passed_over_and_the_last_record_of_a_key_counts(tmp_path):
+    write(tmp_path, made_of(fold_of("emotions", "oml", 0, 8), fold_of("emotions", "oml", 0, 2)))
+    with (tmp_path / "holdout.jsonl").open("a") as file:
+        file.write('{"key": "x", "part": "holdo')
+    results = Results.read(tmp_path)
+    assert len(results.part("holdout")) == 1
+    expected = 2 / (20 * 4)
+    assert results.holdout["emotions", "oml"]["hamming_loss"] == pytest.approx([expected])
+
+
+def test_an_empty_directory_says_how_to_fill_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match="tagstream reproduce"):
+        Results.read(tmp_path)
+
+
+# ---------------------------------------------------------------------- marked regions
+def test_marked_regions_are_rewritten_and_a_second_time_changes_nothing(tmp_path):
+    path = tmp_path / "doc.md"
+    path.write_text("a\n<!-- begin:x -->\nold\n<!-- end:x -->\nb <!-- begin:y -->\n1<!-- end:y -->")
+    assert update_markers(path, {"x": Table(("h",), (("1",),)), "z": "unused"})
+    once = path.read_text()
+    assert once.startswith("a\n<!-- begin:x -->\n| h |\n| --- |\n| 1 |\n<!-- end:x -->\nb ")
+    assert once.endswith("1<!-- end:y -->")
+    assert not update_markers(path, {"x": Table(("h",), (("1",),))})
+    assert path.read_text() == once
+
+
+def test_a_region_without_an_end_is_an_error_and_changes_nothing(tmp_path):
+    path = tmp_path / "doc.md"
+    path.write_text("<!-- begin:x -->\nold\n")
+    with pytest.raises(ValueError, match="each begin must have its end"):
+        update_markers(path, {"x": "new"})
+    assert path.read_text() == "<!-- begin:x -->\nold\n"
+
+
+# ---------------------------------------------------------------------- files
+class _Page(HTMLParser):
+    """Collects what a page would load, and its ids."""
+
+    def __init__(self):
+        super().__init__()
+        self.loads, self.ids, self.images = [], [], 0
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name == "src" or (name == "href" and tag in ("link", "image", "use")):
+                self.loads.append(value)
+            if name == "id":
+                self.ids.append(value)
+        self.images += tag == "svg"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A report made of a few cells that were really run on small stand-ins."""
+    folder = tmp_path_factory.mktemp("built")
+    stream = data.make_stream(90, p=12, q=45, sparse=True, seed=1)
+    (folder / "medical").mkdir()
+    data.write_arff(stream, folder / "medical" / "medical.arff")
+    labels = "".join(f'<label name="{label}"/>' for label in stream.label_names)
+    (folder / "medical" / "medical.xml").write_text(f"<labels>{labels}</labels>")
+    parts = ["holdout", "prequential", "labels", "bound"]
+    methods = ["oml", "knn", "osml-elm", "no-learning"]
+    for only in (["datasets"], [*parts, *methods]):
+        chosen = [*only, "medical"]
+        experiments.run(folder / "r", jobs=0, data_home=folder, quick=True, only=chosen)
+    document = folder / "docs" / "doc.md"
+    document.parent.mkdir()
+    document.write_text(
+        "![](figures/figure-3.png)\n<!-- begin:claims -->\n<!-- end:claims -->\n"
+        "<!-- begin:verdict_knn -->\n<!-- end:verdict_knn -->\n"
+    )
+    return report.build(folder / "r", folder / "out", documents=[document]), document
+
+
+def test_every_figure_is_there_as_svg_and_png(built):
+    page, _ = built
+    names = {path.stem for path in (page.parent / "figures").iterdir()}
+    assert names == {
+        *(f"figure-{k}" for k in range(1, 5)),
+        *("scoreboard", "ablation", "prequential", "bound", "labels-medical"),
+    }
+    for name in names:
+        png = (page.parent / "figures" / f"{name}.png").read_bytes()
+        assert png.startswith(b"\x89PNG")
+        tree = ElementTree.parse(page.parent / "figures" / f"{name}.svg")
+        assert "medical" in "".join(tree.getroot().itertext())
+
+
+def test_the_page_is_one_file_that_loads_nothing(built):
+    page, _ = built
+    text = page.read_text(encoding="utf-8")
+    parsed = _Page()
+    parsed.feed(text)
+    assert all(load.startswith(("#", "data:")) for load in parsed.loads)
+    assert "@import" not in text
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert parsed.images == 9
+
+
+def test_references_inside_the_page_lead_somewhere(built):
+    text = built[0].read_text(encoding="utf-8")
+    ids = set(re.findall(r'\bid="([^"]+)"', text))
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= ids
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= ids
+
+
+def test_documents_get_their_tables_and_the_figures_they_show(built):
+    page, document = built
+    text = document.read_text(encoding="utf-8")
+    assert "OML better than kNN" in text
+    assert "It does not reproduce" in text or "It reproduces" in text
+    copied = [path.name for path in (document.parent / "figures").iterdir()]
+    assert copied == ["figure-3.png"]
+    assert (page.parent / "tables" / "claims.md").read_text(encoding="utf-8").strip() in text
+
+
+def test_the_same_results_give_the_same_files(built, tmp_path):
+    page, _ = built
+    results = Results.read(page.parent.parent / "r")
+    only = made_of(*(r for r in results.part("holdout") if r["method"] in ("oml", "knn")))
+    report.make_figures(only, tmp_path / "a")
+    report.make_figures(only, tmp_path / "b")
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"tagstream\[plot\]"):
+        report.make_figures(made_of(fold_of("emotions", "oml", 0, 1)), tmp_path)
+
+
+def test_the_demonstration_is_a_page_with_a_picture(tmp_path):
+    stream = data.make_stream(200, seed=0)
+    runs = {
+        f"k = {k}": prequential(KNN(k), stream.X, stream.Y, every=50, window=50).as_dict()
+        for k in (3, 10)
+    }
+    page = report.write_demo(tmp_path / "demo", runs, about="a <small> stream")
+    text = page.read_text(encoding="utf-8")
+    assert "a &lt;small&gt; stream" in text
+    assert "k = 10" in text
+    assert "<svg" in text
+    assert (tmp_path / "demo" / "demo.png").exists()
