@@ -322,7 +322,7 @@ def test_no_learner_lets_a_hostile_state_through_as_another_error(tmp_path, name
     save(LEARNERS[name]().partial_fit(X, Y), tmp_path / "m.tgs")
     good, path = (tmp_path / "m.tgs").read_bytes(), tmp_path / "h.tgs"
     rng = random.Random(f"{name}{sparse}")
-    for _ in range(40):
+    for _ in range(20):
         _, _, header, body = parts(good)
         places = [(header["state"], key) for key in header["state"]]
         for holder, key in places:
@@ -456,7 +456,7 @@ def test_a_tail_is_refused(tmp_path, good):
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_flipped_bit_is_found(tmp_path, good, data):
     bit = data.draw(st.integers(0, 8 * len(good) - 1))
     broken = bytearray(good)
@@ -625,7 +625,7 @@ json_values = st.recursive(
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_value_in_any_place_of_the_header_loads_or_is_refused(tmp_path, good, data):
     _, _, header, body = parts(good)
     places = [(header, k) for k in header]

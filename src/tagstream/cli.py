@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -254,7 +255,7 @@ class _Tally:
 
     def readline(self, limit: int = -1) -> bytes:
         """Return the next line."""
-        line: bytes = self._file.readline(limit) if self._first is None else self._first
+        line = self._next(limit) if self._first is None else self._first
         self._first = None
         self.n_bytes += len(line)
         self._digest.update(line)
@@ -262,8 +263,15 @@ class _Tally:
 
     def peek(self) -> bytes:
         """Return the first line without using it up."""
-        self._first = self._file.readline()
+        self._first = self._next(-1)
         return self._first
+
+    def _next(self, limit: int) -> bytes:
+        try:
+            line: bytes = self._file.readline(limit)
+        except (EOFError, zlib.error) as error:  # of a damaged packed file
+            raise OSError(str(error)) from error
+        return line
 
     def so_far(self) -> dict[str, Any]:
         """Return what tells this source apart from others: length and digest of what was read."""
@@ -358,7 +366,7 @@ class _Reading:
         if kind == "arff":
             labels = self.labels
             if labels is None and path != "-":
-                xml = stem(path).with_suffix(".xml")
+                xml = Path(f"{stem(path)}.xml")
                 labels = xml if xml.is_file() else None
             labels = [labels] if isinstance(labels, str) else labels
             return data.iter_arff(stream, labels=labels, chunk=size, missing=missing)
@@ -663,33 +671,33 @@ def _open_source(
     again: bool,
     quiet: bool,
 ) -> _Source:
-    if _is_data_set(data):
-        from tagstream.data import load
-
-        chunks = _slices(load(data, **_missing(reading.missing)), size)
-        source = _Source(f"data set {data.lower()}", chunks, 0)
-    else:
-        if n_features is None and data != "-" and reading.kind(data) == "libsvm":
-            n_features = _widest(reading, data)
-        tally = _Tally(data)
-        chunks = reading.chunks(tally, data, size, n_features)
-        source = _Source("-" if data == "-" else os.path.realpath(data), chunks, 0, tally)
-    before = extra["sources"].get(source.name)
+    by_name = _is_data_set(data)
+    name = f"data set {data.lower()}" if by_name else "-" if data == "-" else os.path.realpath(data)
+    before, done = extra["sources"].get(name), 0
     if before is not None and not again:
-        if source.tally is None or _starts_with(data, before):
-            source.done = int(before["records"])
-            _say(f"{source.done:,} records of {data} were learnt before", quiet)
+        if by_name or _starts_with(data, before):
+            done = int(before["records"])
+            _say(f"{done:,} records of {data} were learnt before", quiet)
         else:
             _say(f"{data} is not the file learnt before; it is read from its start", quiet)
-    return source
+    if by_name:
+        from tagstream.data import load
+
+        return _Source(name, _slices(load(data, **_missing(reading.missing)), size), done)
+    if n_features is None and data != "-" and reading.kind(data) == "libsvm":
+        n_features = _widest(reading, data)
+    tally = _Tally(data)
+    return _Source(name, reading.chunks(tally, data, size, n_features), done, tally)
 
 
 def _starts_with(path: str, position: dict[str, Any]) -> bool:
     """Tell whether a file begins with what was read of it before."""
     tally = _Tally(path)
-    while tally.n_bytes < position["bytes"] and tally.readline():
-        pass
-    tally.close()
+    try:
+        while tally.n_bytes < position["bytes"] and tally.readline():
+            pass
+    finally:
+        tally.close()
     return {**position, **tally.so_far()} == position
 
 
@@ -1061,7 +1069,8 @@ def inspect(
     }
     for key, value in rows.items():
         facts.add_row(key, value)
-    for key, value in (extra.get("hashing") or {}).items():
+    hashing = extra.get("hashing", {})
+    for key, value in hashing.items() if hashing.get("n_features") == info.n_features else ():
         facts.add_row(f"  hashing {key}", str(value))
     for name, position in sources.items():
         facts.add_row("read", f"{position['records']:,} records of {name}")
@@ -1139,8 +1148,9 @@ def evaluate(
         int, typer.Option("--batch", min=1, help="Test-then-train: items at a time.")
     ] = 1,
     window: Annotated[
-        int, typer.Option("--window", min=1, help="Test-then-train: items of the recent measures.")
-    ] = 1000,
+        int | None,
+        typer.Option("--window", min=1, help="Items of the recent measures.  [default: 1/10]"),
+    ] = None,
     every: Annotated[
         int | None,
         typer.Option("--every", min=1, help="Items between points of the curve.  [default: 1/20]"),
@@ -1190,7 +1200,7 @@ def evaluate(
         if holdout:
             how |= {"folds": folds, "repeats": repeats, "seed": seed}
         else:
-            how |= {"delay": delay, "batch": batch, "window": window}
+            how |= {"delay": delay, "batch": batch, "window": window or max(len(Y) // 10, 1)}
             how["every"] = every or max(len(Y) // 20, 1)
         with _Bar(name, quiet) as bar:
             run = hold_out if holdout else prequential
@@ -1520,7 +1530,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if line.startswith("Input X contains NaN"):
+        return "X must have no missing values, got some; fill them with --missing VALUE"
+    return line
 
 
 def _fail(message: str, code: int) -> int:
