@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from tagstream import data, evaluate, experiments, metric
-from tagstream.experiments import Cell, grid, read_records, run
+from tagstream.experiments import Cell, bound, grid, plan, read_records, run, runner, work
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ def test_a_changed_definition_has_another_key(monkeypatch):
 def test_a_changed_default_has_another_key(monkeypatch):
     cell = Cell("holdout", "emotions", "knn", 0)
     before = cell.key
-    learner = type("Other", (experiments.models.KNN,), {"__init__": _other_default})
-    monkeypatch.setattr(experiments.models, "KNN", learner)
+    learner = type("Other", (plan.models.KNN,), {"__init__": _other_default})
+    monkeypatch.setattr(plan.models, "KNN", learner)
     assert cell.params["n_neighbors"] == 7
     assert cell.key != before
 
@@ -106,7 +106,7 @@ def test_bytes_that_are_not_text_are_passed_over(tmp_path):
 def test_a_new_record_does_not_join_a_line_that_was_cut_off(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"key": "a"}\n{"key": "b", "resu')
-    experiments._append(path, {"key": "c"})
+    runner._append(path, {"key": "c"})
     assert [record["key"] for record in read_records(path)] == ["a", "c"]
 
 
@@ -133,14 +133,14 @@ def test_missing_data_sets_are_named_and_the_rest_goes_on(home, tmp_path, caplog
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(home, tmp_path, monkeypatch):
-    works = experiments._RUNNERS["holdout"]
+    works = work.RUNNERS["holdout"]
 
     def fails(cell, where):
         if cell.fold == 2:
             raise RuntimeError("no")
         return works(cell, where)
 
-    monkeypatch.setitem(experiments._RUNNERS, "holdout", fails)
+    monkeypatch.setitem(work.RUNNERS, "holdout", fails)
     summary = knn_run(tmp_path, home)
     assert summary.n_run == 4
     assert list(summary.failed.values()) == ["RuntimeError: no"]
@@ -164,25 +164,26 @@ def test_progress_counts_to_the_end_and_knows_the_time_after_the_first_cell(home
 
 def test_seconds_left_are_weighted_by_size():
     small, large = Cell("holdout", "emotions", "knn"), Cell("holdout", "corel5k", "knn")
-    clock = experiments._Clock([large], {small: 2.0}, jobs=1)
+    clock = runner._Clock([large], {small: 2.0}, jobs=1)
     assert clock.seconds_left() == pytest.approx(2.0 * large.size / small.size)
 
 
 def test_seconds_left_are_not_less_than_those_of_the_longest_cell():
     done = Cell("holdout", "corel5k", "knn", 0)
     left = [Cell("holdout", "corel5k", "knn", 1), Cell("holdout", "emotions", "knn", 1)]
-    assert experiments._Clock(left, {done: 9.0}, jobs=2).seconds_left() == pytest.approx(9.0)
+    assert runner._Clock(left, {done: 9.0}, jobs=2).seconds_left() == pytest.approx(9.0)
 
 
 _SLOW_RUN = """
 import sys, time
 from tagstream import experiments
-works = experiments._RUNNERS["holdout"]
+from tagstream.experiments import work
+works = work.RUNNERS["holdout"]
 def slowly(cell, home):
     if cell.fold == 3:
         time.sleep(600)
     return works(cell, home)
-experiments._RUNNERS["holdout"] = slowly
+work.RUNNERS["holdout"] = slowly
 experiments.run(sys.argv[1], jobs=0, data_home=sys.argv[2], only=["holdout", "emotions", "knn"])
 """
 
@@ -275,9 +276,9 @@ def _wait_for(condition, seconds=60.0):
 # ---------------------------------------------------------------------- what the cells do
 def test_a_holdout_cell_is_one_fold_of_evaluate_holdout(home):
     found = data.load("emotions", data_home=home)
-    whole = evaluate.holdout(experiments.models.KNN(), found.X, found.Y, folds=5, scores=False)
+    whole = evaluate.holdout(plan.models.KNN(), found.X, found.Y, folds=5, scores=False)
     for fold in range(5):
-        result = experiments._holdout(Cell("holdout", "emotions", "knn", fold), str(home))
+        result = work._holdout(Cell("holdout", "emotions", "knn", fold), str(home))
         assert result["counts"] == whole.folds[fold].counts
 
 
@@ -286,9 +287,9 @@ def test_every_part_gives_a_record_that_is_json(home, part):
     name = "medical" if part == "prequential" else "emotions"
     cell = next(c for c in grid() if (c.part, c.dataset) == (part, name) and c.method != "ml-knn")
     if part == "splits":  # the stand-in is shorter than the split of the real one
-        data_set = experiments._load(name, str(home))
+        data_set = work.load(name, str(home))
         object.__setattr__(data_set, "n_train", 60)
-    record = experiments._run_cell(cell, str(home))
+    record = work.run_cell(cell, str(home))
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["key"] == cell.key
 
@@ -298,7 +299,7 @@ def test_a_scaling_cell_measures_positive_times(monkeypatch):
     small = dataclasses.replace(
         cell, setting=(("axis", "n"), ("d", 3), ("n", 300), ("p", 10), ("q", 8))
     )
-    result = experiments._scaling(small, None)
+    result = work._scaling(small, None)
     assert 0 < result["learn"] < 1
     assert 0 < result["predict"] < 1
 
@@ -308,7 +309,7 @@ def test_standardised_columns_have_deviation_one_over_the_training_rows(sparse):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 4)) * [1, 10, 100, 0]
     train = np.arange(0, 50, 2)
-    scaled = experiments._standardised(sp.csr_matrix(X) if sparse else X, train)
+    scaled = work._standardised(sp.csr_matrix(X) if sparse else X, train)
     dense = scaled.toarray() if sparse else scaled
     np.testing.assert_allclose(dense[train].std(axis=0), [1, 1, 1, 0], atol=1e-12)
 
@@ -317,7 +318,7 @@ def test_standardised_columns_have_deviation_one_over_the_training_rows(sparse):
 def test_the_nearest_earlier_row_is_that_of_a_plain_search(sparse):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 3, size=(300, 3)).astype(float)  # many equal rows
-    found = experiments._nearest_before(sp.csr_matrix(X) if sparse else X, 20)
+    found = bound._nearest_before(sp.csr_matrix(X) if sparse else X, 20)
     for t in range(20, 300):
         gaps = ((X[:t] - X[t]) ** 2).sum(axis=1)
         assert found[t - 20] == np.argmin(gaps)
@@ -331,8 +332,8 @@ def test_the_bounds_quantities_are_those_of_the_naive_matrices():
         for _ in range(40)
     ]
     V_1 = rng.standard_normal((q, 2))
-    rule = experiments._RULES[0]
-    played = experiments._played(rule, V_1, q, rounds)
+    rule = bound._RULES[0]
+    played = bound._played(rule, V_1, q, rounds)
     # Naive: every matrix formed, the lemma as the proof uses it, with c = 0.
     path = [V_1]
     steps, loss = [], 0.0
@@ -365,6 +366,6 @@ def test_c_is_zero_when_there_are_more_than_two_labels():
         y = np.eye(q, dtype=np.uint8)
         return [(rng.normal(size=q), y[0], y[1]) for _ in range(5)]
 
-    assert experiments._smallest_singular_value(rounds(3))["c"] == 0
-    assert experiments._smallest_singular_value(rounds(3))["rank_A"] == 2
-    assert experiments._smallest_singular_value(rounds(2))["c"] > 0
+    assert bound._smallest_singular_value(rounds(3))["c"] == 0
+    assert bound._smallest_singular_value(rounds(3))["rank_A"] == 2
+    assert bound._smallest_singular_value(rounds(2))["c"] > 0

@@ -48,13 +48,13 @@ class Style(NamedTuple):
 _STYLES = {
     "oml": Style("#0072B2", "", "o", "-"),
     "oml-published": Style("#D55E00", "xxx", "X", "--"),
-    "oml-printed": Style("#A04000", "...", "P", ":"),
+    "oml-printed": Style("#A04000", "xx", "P", ":"),
     "oml-window": Style("#56B4E9", "", "v", "--"),
     "knn": Style("#E69F00", "///", "s", "-."),
     "knn-standard": Style("#F0C860", "\\\\\\", "D", ":"),
-    "ml-knn": Style("#F0E442", "+++", "p", ":"),
-    "osml-elm": Style("#009E73", "...", "^", "--"),
-    "osml-elm-stable": Style("#66C2A5", "oo", "<", ":"),
+    "ml-knn": Style("#F0E442", "++", "p", ":"),
+    "osml-elm": Style("#009E73", "++", "^", "--"),
+    "osml-elm-stable": Style("#66C2A5", "+", "<", ":"),
     "olansgd": Style("#CC79A7", "---", "*", "-."),
     "olansgd-top": Style("#E3B4CE", "|||", ">", ":"),
 }

@@ -1,0 +1,270 @@
+"""The grid: data sets, methods, and the cells made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tagstream import __version__, data, models
+
+__all__ = [
+    "ABLATION",
+    "BASELINES",
+    "METHODS",
+    "PAPER_DATA",
+    "PARTS",
+    "STREAMS",
+    "Cell",
+    "Method",
+    "grid",
+]
+
+FOLDS = 5
+INIT = 0.2  # share of the training part that is the initial block
+FADING = 0.995  # of published prequential comparisons
+CHECKPOINTS = 50  # of a prequential curve
+STEP_MIN, STEP_MAX = 1e-5, 1e5  # the paper's m and M
+
+PARTS = ("datasets", "holdout", "splits", "prequential", "labels", "bound", "scaling")
+# In the order of the paper's figures.
+PAPER_DATA = (
+    *("corel5k", "enron", "medical", "emotions"),
+    *("cal500", "image", "scene", "slashdot"),
+)
+STREAMS = ("mediamill", "corel5k", "enron", "medical", "cal500", "scene", "slashdot")
+QUICK_DATA = ("medical", "emotions")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A learner and how it is made.
+
+    Attributes
+    ----------
+    name, title : str
+        In files, and for people.
+    learner : str
+        Its name in :mod:`tagstream.models`.
+    params : tuple of (name, value)
+        What differs from the defaults.
+    maker : str or None
+        The class method that makes it, if it is not the class itself.
+    told_block : bool
+        Whether it is told the size of the initial block as ``first_block``.
+    standardise : bool
+        Whether features are divided by their standard deviation over the training part.  Distances
+        do not depend on a shift, so for neighbours this is all that standardising does, and sparse
+        rows stay sparse.
+    """
+
+    name: str
+    title: str
+    learner: str
+    params: tuple[tuple[str, Any], ...] = ()
+    maker: str | None = None
+    told_block: bool = False
+    standardise: bool = False
+
+    def make(self, n_init: int, seed: int) -> Any:
+        """Return a new learner for an initial block of ``n_init`` examples (0: its default)."""
+        learner: Any = getattr(models, self.learner)
+        params = dict(self.params)
+        if self.told_block and n_init:
+            params["first_block"] = n_init
+        if "random_state" in learner._get_param_names():
+            params["random_state"] = seed
+        return (getattr(learner, self.maker) if self.maker else learner)(**params)
+
+
+BASELINES = (
+    Method("oml", "OML", "OML"),
+    Method("oml-published", "OML as published", "OML", (), "as_published", True),
+    Method(
+        *("oml-printed", "OML as printed", "OML", (("step", "printed"),)),
+        *("as_published", True),
+    ),
+    Method("knn", "kNN", "KNN"),
+    Method("knn-standard", "kNN, standardised", "KNN", standardise=True),
+    Method("ml-knn", "ML-kNN", "KNN", (("vote", "map"),)),
+    Method("osml-elm", "OSML-ELM", "OSMLELM", told_block=True),
+    Method("osml-elm-stable", "OSML-ELM, stable", "OSMLELM", (), "stable", True),
+    Method("olansgd", "OLANSGD", "OLANSGD", (("rule", "threshold"),), told_block=True),
+    Method("olansgd-top", "OLANSGD, top k", "OLANSGD", (("rule", "top"),), told_block=True),
+)
+
+# Each switches off one ingredient of OML alone.
+ABLATION = (
+    Method("no-lift", "no lift", "OML", (("lift", None),)),
+    Method("no-scale", "no scaling", "OML", (("scale", None),)),
+    Method("first-p", "P from the first block", "OML", (("projection", "first"),), None, True),
+    Method("no-learning", "V = I, no learning", "OML", (("step_min", 0.0), ("step_max", 0.0))),
+    Method("no-cap", "no cap on the step", "OML", (("step_max", STEP_MAX),)),
+    Method("input-neighbor", "neighbour in input space", "OML", (("neighbor", "input"),)),
+    Method(
+        *("cubic", "the paper's cubic step", "OML"),
+        (("step", "cubic"), ("step_min", STEP_MIN), ("step_max", STEP_MAX)),
+    ),
+    Method("random-v", "V random, d < q", "OML", (("init", "normal"),)),
+)
+
+# Reference values exist for these settings, on the splits that ship with the data sets.
+SPLITS = {
+    "emotions": (100, 200),
+    "scene": (200, 400),
+    "yeast": (200, 400),
+    "enron": (200, 400),
+    "medical": (200, 400),
+    "corel5k": (200, 400),
+}
+_SPLIT_METHODS = (
+    Method("knn", "kNN", "KNN"),
+    Method("ml-knn", "ML-kNN", "KNN", (("vote", "map"),)),
+    *(
+        Method(
+            f"osml-elm-{L}-{n0}",
+            "OSML-ELM",
+            "OSMLELM",
+            (("n_hidden", L), ("first_block", n0)),
+        )
+        for L, n0 in sorted(set(SPLITS.values()))
+    ),
+)
+_STREAM_METHODS = (
+    Method("oml", "OML", "OML"),
+    Method("oml-window", "OML, window 200", "OML", (("window", 200),)),
+    Method("knn", "kNN", "KNN"),
+    Method("osml-elm", "OSML-ELM", "OSMLELM"),
+    Method("olansgd", "OLANSGD", "OLANSGD"),
+)
+_SCALING_METHODS = ("oml", "oml-published", "knn", "osml-elm", "olansgd")
+
+METHODS: dict[str, dict[str, Method]] = {
+    "datasets": {},
+    "holdout": {m.name: m for m in (*BASELINES, *ABLATION)},
+    "splits": {m.name: m for m in _SPLIT_METHODS},
+    "prequential": {m.name: m for m in _STREAM_METHODS},
+    "labels": {"oml": BASELINES[0]},
+    "bound": {"oml": BASELINES[0]},
+    "scaling": {m.name: m for m in BASELINES if m.name in _SCALING_METHODS},
+}
+
+# One of the sizes grows, the others stay; d matters to OML alone, and needs many labels.
+_BASE = {"n": 2000, "p": 100, "q": 20, "d": 10}
+_GROWING = {
+    "n": (1000, 2000, 4000, 8000),
+    "p": (50, 100, 200, 400, 800),
+    "q": (20, 40, 80, 160),
+    "d": (10, 20, 40, 80),
+}
+N_TIMED_TEST = 400
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of work; see the module's table of parts."""
+
+    part: str
+    dataset: str = ""
+    method: str = ""
+    fold: int = 0
+    setting: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The file its record belongs to."""
+        return f"holdout-{self.dataset}.jsonl" if self.part == "holdout" else f"{self.part}.jsonl"
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Every parameter of the learner, also those left at their default."""
+        if not self.method:
+            return {}
+        method = METHODS[self.part][self.method]
+        made: dict[str, Any] = method.make(0, self.fold).get_params()
+        if method.told_block:
+            made["first_block"] = "initial block"
+        return made
+
+    @property
+    def key(self) -> str:
+        """A digest of the definition."""
+        definition = [asdict(self), self.params, _PROTOCOLS[self.part], __version__]
+        text = json.dumps(definition, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def size(self) -> float:
+        """How much work it is: seconds, roughly, up to a factor that depends on the method."""
+        if self.part == "scaling":
+            sizes = dict(self.setting)
+            return float(1 + 2e-6 * sizes["n"] * (sizes["p"] + sizes["q"]))
+        info = data.DATASETS[self.dataset]
+        if self.part == "prequential":
+            return 4e-3 * info.n + 5e-10 * info.n**2 * (info.p + info.q)
+        return 1.5e-6 * info.n * (info.p + info.q)
+
+
+_PROTOCOLS: dict[str, Any] = {
+    "datasets": 1,
+    "holdout": {"folds": FOLDS, "init": INIT, "seed": 0, "chunk": 256},
+    "splits": {"init": 0, "chunk": 256, "order": "file for neighbours, else shuffled"},
+    "prequential": {"fading": FADING, "checkpoints": CHECKPOINTS},
+    "labels": {"order": "shuffled", "most": 30},
+    "bound": {"init": INIT, "m": STEP_MIN, "M": STEP_MAX},
+    "scaling": {"timed": "second half", "test": N_TIMED_TEST, "best of": 3},
+}
+
+
+def grid(*, quick: bool = False) -> tuple[Cell, ...]:
+    """Return all cells, in the order of their records; ``quick`` is a small part of them.
+
+    Examples
+    --------
+    >>> len([cell for cell in grid() if cell.part == "holdout"])  # 8 data sets, 18 methods, 5 folds
+    720
+    >>> set(grid(quick=True)) < set(grid())
+    True
+    """
+    cells = [
+        Cell("datasets", name) for name in sorted({*PAPER_DATA, *STREAMS, *SPLITS}, key=_by_size)
+    ]
+    for name in PAPER_DATA:
+        for method in METHODS["holdout"]:
+            cells += [Cell("holdout", name, method, fold) for fold in range(FOLDS)]
+    for name, (L, n0) in SPLITS.items():
+        for reverse in (False, True) if name == "medical" else (False,):
+            setting = (("larger_first", reverse),)
+            cells += [Cell("splits", name, m, 0, setting) for m in ("knn", "ml-knn")]
+            if name != "medical" or reverse:
+                elm = f"osml-elm-{L}-{n0}"
+                cells += [Cell("splits", name, elm, draw, setting) for draw in range(5)]
+    for name in STREAMS:
+        cells += [Cell("prequential", name, method) for method in METHODS["prequential"]]
+    cells += [Cell("labels", name, "oml") for name in PAPER_DATA]
+    cells += [Cell("bound", name, "oml") for name in PAPER_DATA]
+    cells += _scaling_cells()
+    return tuple(cell for cell in cells if _is_quick(cell)) if quick else tuple(cells)
+
+
+def _by_size(name: str) -> tuple[int, str]:
+    return data.DATASETS[name].n, name
+
+
+def _scaling_cells() -> Iterator[Cell]:
+    for axis, values in _GROWING.items():
+        for method in METHODS["scaling"]:
+            if axis == "d" and not method.startswith("oml"):
+                continue
+            for value in values:
+                sizes = {**_BASE, **({"q": 160} if axis == "d" else {}), axis: value}
+                yield Cell("scaling", "", method, 0, (("axis", axis), *sorted(sizes.items())))
+
+
+def _is_quick(cell: Cell) -> bool:
+    if cell.part == "scaling":
+        setting = dict(cell.setting)
+        return bool(setting["axis"] == "n" and setting["n"] <= 4000)
+    return cell.dataset in QUICK_DATA and (cell.part == "splits" or cell.fold < 2)

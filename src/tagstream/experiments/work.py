@@ -1,0 +1,251 @@
+"""What the cells do: each part is a function from a cell to its result."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache, lru_cache
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from tagstream import __version__, data, evaluate
+from tagstream.experiments.bound import bound
+from tagstream.experiments.plan import (
+    CHECKPOINTS,
+    FADING,
+    FOLDS,
+    INIT,
+    METHODS,
+    N_TIMED_TEST,
+    Cell,
+    Method,
+)
+
+__all__ = ["RUNNERS", "load", "run_cell"]
+
+Vector = npt.NDArray[np.float64]
+
+
+@lru_cache(maxsize=2)
+def load(name: str, home: str | None) -> data.Dataset:
+    """Return a data set; the last two are kept."""
+    return data.load(name, data_home=home)
+
+
+def _datasets(cell: Cell, home: str | None) -> dict[str, Any]:
+    found = load(cell.dataset, home)
+    n, p = found.X.shape
+    return {
+        "n": n,
+        "p": p,
+        "q": found.Y.shape[1],
+        "cardinality": found.cardinality,
+        "density": found.cardinality / found.Y.shape[1],
+        "distinct_sets": len(np.unique(found.Y, axis=0)),
+        "sparse": bool(sp.issparse(found.X)),
+        "domain": data.DATASETS[cell.dataset].domain,
+    }
+
+
+@lru_cache(maxsize=2)
+def _folds(name: str, home: str | None) -> npt.NDArray[np.int64]:
+    return evaluate.iterative_folds(load(name, home).Y, FOLDS, (0, 0))
+
+
+def _standardised(X: Any, train: npt.NDArray[np.int64]) -> Any:
+    """Divide the columns by their standard deviation over the rows ``train``."""
+    rows = X[train]
+    if sp.issparse(X):
+        mean = np.asarray(rows.mean(axis=0)).ravel()
+        variance = np.asarray(rows.multiply(rows).mean(axis=0)).ravel() - mean**2
+    else:
+        variance = rows.var(axis=0)
+    spread = np.sqrt(np.maximum(variance, 0))
+    spread[spread <= 1e-12] = 1.0
+    return sp.csr_matrix(X @ sp.diags(1 / spread)) if sp.issparse(X) else X / spread
+
+
+def _tested(
+    cell: Cell, X: Any, Y: Any, train: Any, test: Any, init: float, k_fold: int = 0
+) -> dict[str, Any]:
+    method = METHODS[cell.part][cell.method]
+    if method.standardise:
+        X = _standardised(X, train)
+    fold = evaluate.train_test(
+        lambda n_init: method.make(n_init, cell.fold),
+        *(X, Y, train, test),
+        init=init,
+        scores=False,
+        fold=k_fold,
+    )
+    return asdict(fold)
+
+
+def _holdout(cell: Cell, home: str | None) -> dict[str, Any]:
+    # The same rows, in the same order, as `evaluate.holdout(..., folds=5, seed=0)`.
+    found, fold_of = load(cell.dataset, home), _folds(cell.dataset, home)
+    train = np.random.default_rng((0, 0, cell.fold)).permutation(
+        np.flatnonzero(fold_of != cell.fold)
+    )
+    test = np.flatnonzero(fold_of == cell.fold)
+    return _tested(cell, found.X, found.Y, train, test, INIT, cell.fold)
+
+
+def _splits(cell: Cell, home: str | None) -> dict[str, Any]:
+    found = load(cell.dataset, home)
+    assert found.n_train is not None
+    first, last = np.split(np.arange(len(found.Y)), [found.n_train])
+    if dict(cell.setting)["larger_first"]:
+        first, last = last, first
+    if METHODS["splits"][cell.method].learner != "KNN":  # file order decides among equally near
+        first = np.random.default_rng(cell.fold).permutation(first)
+    return _tested(cell, found.X, found.Y, first, last, 0)
+
+
+def _prequential(cell: Cell, home: str | None) -> dict[str, Any]:
+    found = load(cell.dataset, home)
+    n = len(found.Y)
+    course = evaluate.prequential(
+        METHODS["prequential"][cell.method].make(0, cell.fold),
+        *(found.X, found.Y),
+        every=max(1, n // CHECKPOINTS),
+        window=max(1, n // 10),
+        fading=FADING,
+        scores=False,
+    )
+    kept = ("micro_f1", "macro_f1", "example_f1", "hamming_loss")
+    return {
+        "n_items": course.n_items,
+        "counts": course.counts,
+        "fading": course.fading,
+        "seconds_per_item": course.seconds_per_item,
+        "nbytes": course.curve[-1].nbytes,
+        "window": max(1, n // 10),
+        "curve": {
+            "n_items": [point.n_items for point in course.curve],
+            "recent": {m: [round(point.recent[m], 5) for point in course.curve] for m in kept},
+            "cumulative": {
+                m: [round(point.cumulative[m], 5) for point in course.curve] for m in kept
+            },
+        },
+    }
+
+
+def _labels(cell: Cell, home: str | None) -> dict[str, Any]:
+    """Learn a whole data set, and look at Q = VVᵀ beside how labels go together in the data."""
+    found = load(cell.dataset, home)
+    order = np.random.default_rng(0).permutation(len(found.Y))
+    model = METHODS["labels"]["oml"].make(0, 0).fit(found.X[order], found.Y[order])
+    Q = model.V_ @ model.V_.T
+    size = np.sqrt(np.diag(Q))
+    some = np.flatnonzero((size > 0) & found.Y.any(axis=0) & ~found.Y.all(axis=0))
+    C = Q[np.ix_(some, some)] / np.outer(size[some], size[some])
+    phi: Any = np.corrcoef(found.Y[:, some].T.astype(np.float64))
+    i, j = np.triu_indices(len(some), 1)
+    names = [found.label_names[s] for s in some]
+    by_pull = np.argsort(C[i, j], kind="stable")
+
+    def pairs(which: Any) -> list[list[Any]]:
+        return [
+            [names[i[r]], names[j[r]], round(C[i[r], j[r]], 5), round(phi[i[r], j[r]], 5)]
+            for r in which
+        ]
+
+    frequent = np.sort(np.argsort(-found.Y[:, some].sum(axis=0), kind="stable")[:30])
+    return {
+        "n_labels": len(some),
+        "d": model.V_.shape[1],
+        "labels": [names[f] for f in frequent],
+        "cosine": np.round(C[np.ix_(frequent, frequent)], 5).tolist(),
+        "phi": np.round(phi[np.ix_(frequent, frequent)], 5).tolist(),
+        "nearest": pairs(by_pull[::-1][:10]),
+        "farthest": pairs(by_pull[:10]),
+        "rank_correlation": _rank_correlation(C[i, j], phi[i, j]),
+        "n_pairs": len(i),
+    }
+
+
+def _bound(cell: Cell, home: str | None) -> dict[str, Any]:
+    found = load(cell.dataset, home)
+    return bound(found.X, found.Y, METHODS["bound"][cell.method].make(0, 0))
+
+
+def _rank_correlation(a: Vector, b: Vector) -> float | None:
+    from scipy.stats import spearmanr
+
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return None
+    return float(spearmanr(a, b).statistic)
+
+
+def _scaling(cell: Cell, home: str | None) -> dict[str, Any]:
+    sizes = dict(cell.setting)
+    n, p, q, d = (sizes[name] for name in "npqd")
+    stream = data.make_stream(n + N_TIMED_TEST, p=p, q=q, seed=0)
+    method = METHODS["scaling"][cell.method]
+    _time(method, data.make_stream(400, p=p, q=q, seed=1), 200, d)  # compile first
+    timed = [_time(method, stream, n, d) for _ in range(3)]
+    return {"learn": min(t[0] for t in timed), "predict": min(t[1] for t in timed), **sizes}
+
+
+def _time(method: Method, stream: data.Dataset, n: int, d: int) -> tuple[float, float]:
+    """Seconds per round over the second half of n examples, and per prediction after them."""
+    model = method.make(round(INIT * n), 0)
+    if method.learner == "OML":
+        model.set_params(n_components=d)
+    model.partial_fit(stream.X[: n // 2], stream.Y[: n // 2])
+    start = perf_counter()
+    for first in range(n // 2, n, 256):
+        rows = slice(first, min(first + 256, n))
+        model.partial_fit(stream.X[rows], stream.Y[rows])
+    learned = perf_counter()
+    model.predict(stream.X[n : n + N_TIMED_TEST])
+    end = perf_counter()
+    return (learned - start) / (n - n // 2), (end - learned) / len(stream.X[n : n + N_TIMED_TEST])
+
+
+RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
+    "datasets": _datasets,
+    "holdout": _holdout,
+    "splits": _splits,
+    "prequential": _prequential,
+    "labels": _labels,
+    "bound": _bound,
+    "scaling": _scaling,
+}
+
+
+@cache
+def _versions() -> dict[str, str]:
+    packages = ("numpy", "scipy", "scikit-learn", "numba")
+    return {
+        "tagstream": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+    }
+
+
+def run_cell(cell: Cell, home: str | None) -> dict[str, Any]:
+    """Return the record of one cell."""
+    start = perf_counter()
+    result = RUNNERS[cell.part](cell, home)
+    method = METHODS[cell.part].get(cell.method)
+    return {
+        "key": cell.key,
+        "part": cell.part,
+        "dataset": cell.dataset,
+        "method": cell.method,
+        "title": method.title if method else "",
+        "fold": cell.fold,
+        "setting": dict(cell.setting),
+        "params": cell.params,
+        "versions": _versions(),
+        "seconds": round(perf_counter() - start, 3),
+        "result": result,
+    }
