@@ -24,12 +24,14 @@ __all__ = [
     "project_sparse",
     "row_squares",
     "scan",
+    "scan_one",
     "scan_sparse",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TILE = 4  # rows that share one pass over the columns of a matrix
+COLUMNS = 256  # of a product that are made at a time
+RUN = 64  # distances looked at together
 
 # Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
 # strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
@@ -51,20 +53,31 @@ def project_dense(
     c: npt.NDArray[np.float64],
     out: npt.NDArray[np.float64],
 ) -> None:
-    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m)."""
+    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m).
+
+    Blocks of columns stay in the first-level cache; four features at a time are added, one
+    after the other, in one pass over them.
+    """
     n, p = X.shape
     m = W.shape[1]
-    for first in range(0, n, TILE):
-        last = min(first + TILE, n)
-        for i in range(first, last):
-            for j in range(m):
-                out[i, j] = c[j]
-        for k in range(p):
-            for i in range(first, last):
+    whole = p - p % 4
+    for left in range(0, m, COLUMNS):
+        right = min(left + COLUMNS, m)
+        for i in range(n):
+            row = out[i, left:right]
+            row[:] = c[left:right]
+            for k in range(0, whole, 4):
+                x0, x1 = np.float64(X[i, k]), np.float64(X[i, k + 1])
+                x2, x3 = np.float64(X[i, k + 2]), np.float64(X[i, k + 3])
+                w0, w1 = W[k, left:right], W[k + 1, left:right]
+                w2, w3 = W[k + 2, left:right], W[k + 3, left:right]
+                for j in range(right - left):
+                    row[j] = (((row[j] + x0 * w0[j]) + x1 * w1[j]) + x2 * w2[j]) + x3 * w3[j]
+            for k in range(whole, p):
                 x = np.float64(X[i, k])
-                if x != 0.0:
-                    for j in range(m):
-                        out[i, j] += x * W[k, j]
+                w = W[k, left:right]
+                for j in range(right - left):
+                    row[j] += x * w[j]
 
 
 @compiled
@@ -157,12 +170,49 @@ def scan(
         limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
         first = max(lo[i] - offset, 0)
         last = min(hi[i] - offset, dots.shape[1])
-        for j in range(first, last):
-            if norms[offset + j] - np.float32(2.0) * dots[i, j] <= limit:
-                distance = pair_distance(codes[offset + j], queries[i])
-                if distance < best[i, k - 1]:
-                    _insert(distance, offset + j, best[i], rows[i])
-                    limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
+        row = dots[i]
+        for start in range(first, last, RUN):
+            stop = min(start + RUN, last)
+            # Most runs hold nothing near, which is counted without a branch.
+            near = 0
+            for j in range(start, stop):
+                near += norms[offset + j] - np.float32(2.0) * row[j] <= limit
+            if near == 0:
+                continue
+            for j in range(start, stop):
+                if norms[offset + j] - np.float32(2.0) * row[j] <= limit:
+                    distance = pair_distance(codes[offset + j], queries[i])
+                    if distance < best[i, k - 1]:
+                        _insert(distance, offset + j, best[i], rows[i])
+                        limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
+
+
+@compiled
+def scan_one(
+    codes: npt.NDArray[np.float32],
+    query: npt.NDArray[np.float32],
+    lo: int,
+    hi: int,
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Find the k nearest of the rows ``lo <= row < hi`` for one query, without products.
+
+    A row is given up as soon as it is as far as the k-th nearest so far.
+    """
+    k, d = best.shape[0], query.shape[0]
+    limit = best[k - 1]
+    for row in range(lo, hi):
+        total = 0.0
+        for first in range(0, d, 8):
+            for j in range(first, min(first + 8, d)):
+                gap = np.float64(codes[row, j]) - np.float64(query[j])
+                total += gap * gap
+            if not total < limit:
+                break
+        if total < limit:
+            _insert(total, row, best, rows)
+            limit = best[k - 1]
 
 
 @compiled

@@ -15,14 +15,16 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream.base import Labels, Rows, expect, expect_keys
-from tagstream.kernels import gather_votes, row_squares, scan, scan_sparse
+from tagstream.kernels import gather_votes, row_squares, scan, scan_one, scan_sparse
 
 __all__ = ["DenseRows", "Memory", "SparseRows"]
 
 Positions = npt.NDArray[np.int64]
 
-# A tile of products stays in the second-level cache: 64 queries by 4,096 stored rows, 1 MiB.
-QUERY_TILE, ROW_TILE = 64, 4096
+# A tile of products, 2 MiB, stays in cache between being made and being scanned.
+QUERY_TILE, ROW_TILE = 256, 2048
+# Up to this width a single query is compared row by row, which is sooner done than a product.
+NARROW = 32
 
 
 class _Sliding:
@@ -143,6 +145,9 @@ class DenseRows:
         lo, hi = _seen(len(self), m, lo, hi)
         best, found = np.full((m, k), np.inf), np.full((m, k), -1, np.int64)
         if not len(codes):
+            return best, found
+        if m == 1 and codes.shape[1] <= NARROW:
+            scan_one(codes, queries[0], lo[0], hi[0], best[0], found[0])
             return best, found
         slack = _slack(queries, norms)
         for i in range(0, m, QUERY_TILE):

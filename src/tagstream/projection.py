@@ -37,6 +37,7 @@ __all__ = [
     "leading_directions",
     "leave_one_out",
     "next_fit",
+    "validated_ridge",
 ]
 
 Matrix = npt.NDArray[np.float64]
@@ -47,6 +48,8 @@ SAMPLE = 512  # examples on which choices are made: their cost stays constant
 RIDGE_SAMPLE = 1500  # the same for the ridge alone
 LIFT_SIZE = 1000  # random features of a lift
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)  # of the lift, times the median distance
+INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
+BLOCK = 4096  # rows that are lifted at a time
 DIRECT = 4000  # smaller side of the features up to which normal equations are formed
 
 
@@ -77,12 +80,12 @@ class Lift:
     W: Matrix
     b: Matrix
 
-    def __call__(self, rows: npt.NDArray[np.float32]) -> Matrix:
-        """Return the features, (n, D)."""
+    def __call__(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the features, (n, D), in single precision, whose cosines are cheap."""
         phase = np.empty((len(rows), len(self.b)))
         project_dense(rows, self.W, self.b, phase)
-        features: Matrix = np.cos(phase)
-        features *= np.sqrt(2 / len(self.b))
+        features = np.cos(phase.astype(np.float32))
+        features *= np.float32(np.sqrt(2 / len(self.b)))
         return features
 
 
@@ -112,7 +115,9 @@ class Projection:
         elif self.lift is None:
             project_dense(rows, self.P, self.c, out)
         else:
-            project_dense(self.lift(rows), self.P, self.c, out)
+            for first in range(0, len(rows), BLOCK):  # the features are wide: not all at once
+                part = slice(first, first + BLOCK)
+                project_dense(self.lift(rows[part]), self.P, self.c, out[part])
         return out
 
     def grown(self, q: int) -> Projection:
@@ -136,8 +141,8 @@ def _targets(labels: Labels) -> tuple[Matrix, Matrix]:
 def _moments(rows: Rows) -> tuple[Matrix, Matrix]:
     """Return the mean and standard deviation of each column; a constant column has 1."""
     if sp.issparse(rows):
-        mean = np.asarray(rows.mean(axis=0), np.float64).ravel()
-        square = np.asarray(rows.multiply(rows).mean(axis=0), np.float64).ravel()
+        mean = np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
+        square = np.asarray(rows.power(2).mean(axis=0, dtype=np.float64)).ravel()
         deviation = np.sqrt(np.maximum(square - mean**2, 0))
     else:
         mean = rows.mean(axis=0, dtype=np.float64)
@@ -153,33 +158,48 @@ def _centre(K: Matrix) -> Matrix:
     return np.asarray(K - mean - mean[:, None] + mean.mean())
 
 
-def leave_one_out(K: Matrix, T: Matrix, ridges: Matrix) -> tuple[float, float, Matrix, Matrix]:
-    """Choose the ridge by leave-one-out squared error.
+def validated_ridge(values: Matrix, energy: Matrix, rest: float, n: int, ridges: Matrix) -> float:
+    """Return the ridge of least generalised cross-validation error, n‖(I − H)T‖²/(n − tr H)².
+
+    Parameters
+    ----------
+    values : eigenvalues of the centred kernel matrix
+    energy : ‖u_kᵀT‖² of its eigenvectors u_k
+    rest : what of ‖T‖² lies outside of all u_k
+    n : number of examples
+    ridges : candidate strengths
+    """
+    left = ridges[:, None] / (values + ridges[:, None])  # share of a direction that is not fitted
+    freedom = n - 1 - (1 - left).sum(axis=1)
+    errors = (rest + left**2 @ energy) / np.maximum(freedom, 1e-9 * n) ** 2
+    # Near interpolation both sides of the fraction vanish and it says nothing.
+    errors[freedom < INTERPOLATION * n] = np.inf
+    return float(ridges[np.argmin(errors)]) if np.isfinite(errors).any() else float(ridges[-1])
+
+
+def leave_one_out(K: Matrix, T: Matrix, ridge: float | None = None) -> tuple[float, Matrix, Matrix]:
+    """Predict each example by the others, in closed form.
 
     Parameters
     ----------
     K : centred kernel matrix, (n, n)
     T : centred targets, (n, q)
-    ridges : candidate strengths, (r,)
+    ridge : strength; None takes that of least generalised cross-validation error
 
     Returns
     -------
-    ridge, mean squared error, fitted values (n, q), left-out predictions (n, q)
+    ridge, fitted values (n, q), left-out predictions (n, q)
     """
     values, U = scipy.linalg.eigh(K, driver="evd")
     values = np.maximum(values, 0)
     C = U.T @ T
-    best: tuple[float, float, Matrix, Matrix] | None = None
-    for ridge in ridges:
-        shrink = values / (values + ridge)
-        fitted = U @ (shrink[:, None] * C)
-        own = np.minimum((U * U) @ shrink + 1 / len(K), 1 - 1e-6)
-        residual = (T - fitted) / (1 - own)[:, None]
-        error = float(np.mean(residual**2))
-        if best is None or error < best[1]:
-            best = float(ridge), error, fitted, T - residual
-    assert best is not None
-    return best
+    if ridge is None:
+        ridges = _grid(float(values.sum()))
+        ridge = validated_ridge(values, (C**2).sum(axis=1), 0.0, len(K), ridges)
+    shrink = values / (values + max(ridge, 1e-300))
+    fitted = U @ (shrink[:, None] * C)
+    own = np.minimum((U * U) @ shrink + 1 / len(K), 1 - 1e-6)
+    return ridge, fitted, T - (T - fitted) / (1 - own)[:, None]
 
 
 def _vote_error(left_out: Matrix, fitted: Matrix, labels: Labels, k: int) -> int:
@@ -199,31 +219,26 @@ def _vote_error(left_out: Matrix, fitted: Matrix, labels: Labels, k: int) -> int
     return int((gaps**2).sum())
 
 
-def _candidates(
-    rows: Rows, scale: str | None, lift: str | None
-) -> Iterator[tuple[bool, float | None, Matrix]]:
-    """Yield (standardise, bandwidth, centred kernel matrix) of each thing there is to choose."""
-    sparse = sp.issparse(rows)
-    # Sparse rows are neither standardised nor lifted unless asked: both would fill them in.
-    scales = {"auto": (False,) if sparse else (False, True), "standard": (True,), None: (False,)}
+def _inner_products(rows: Rows, standardise: bool) -> Matrix:
+    """Return the inner products of the rows, dense ones centred, divided by their deviation."""
     mean, deviation = _moments(rows)
-    for standardise in scales[scale]:
-        if sparse:
-            X = rows @ sp.diags(1 / deviation) if standardise else rows
-            inner = (X @ X.T).toarray().astype(np.float64)
-        else:
-            X = rows.astype(np.float64) - mean
-            X = X / deviation if standardise else X
-            inner = X @ X.T
-        if lift != "fourier":
-            yield standardise, None, _centre(inner)
-        if lift == "fourier" or (lift == "auto" and not sparse):
-            squares = np.diag(inner)
-            distance = np.maximum(squares + squares[:, None] - 2 * inner, 0)
-            median = float(np.sqrt(np.median(distance[np.triu_indices(len(distance), 1)])))
-            for factor in BANDWIDTHS if median > 0 else ():
-                width = factor * median
-                yield standardise, width, _centre(np.exp(distance / (-2 * width**2)))
+    if sp.issparse(rows):
+        X = rows.astype(np.float64)
+        X = X @ sp.diags(1 / deviation) if standardise else X
+        return np.asarray((X @ X.T).toarray())
+    X = rows - mean
+    X = X / deviation if standardise else X
+    return np.asarray(X @ X.T)
+
+
+def _gaussians(inner: Matrix) -> Iterator[tuple[float, Matrix]]:
+    """Yield bandwidths, multiples of the median distance, and their kernel matrices."""
+    squares = np.diag(inner)
+    distance = np.maximum(squares + squares[:, None] - 2 * inner, 0)
+    pairs = distance[np.triu_indices(len(distance), 1)]
+    median = float(np.sqrt(np.median(pairs))) if len(pairs) else 0.0
+    for factor in BANDWIDTHS if median > 0 else ():
+        yield factor * median, np.exp(distance / (-2 * (factor * median) ** 2))
 
 
 def choose(
@@ -243,18 +258,29 @@ def choose(
     of the vote, since what is regressed is not what is wanted in the end.
     """
     few, few_labels = _sample(rows, labels, SAMPLE)
-    best, best_error = Choice(scale == "standard", None, 1.0), np.inf
     T, _ = _targets(few_labels)
-    for standardise, bandwidth, K in _candidates(few, scale, lift):
-        ridges = _grid(float(np.trace(K))) if ridge == "auto" else np.array([float(ridge)])
-        strength, error, fitted, left_out = leave_one_out(K, T, ridges)
-        if len(K) > 2:
-            error = _vote_error(left_out, fitted, few_labels, n_neighbors)
-        if error < best_error:
-            best, best_error = Choice(standardise, bandwidth, strength), error
-    if ridge != "auto" or (rows.shape[0] <= SAMPLE and best.bandwidth is None):
-        return best
-    return replace(best, ridge=_validated_ridge(rows, labels, best, lift_size, seed))
+    strength = None if ridge == "auto" else float(ridge)
+
+    def judge(standardise: bool, bandwidth: float | None, K: Matrix) -> tuple[int, Choice]:
+        found, fitted, left_out = leave_one_out(_centre(K), T, strength)
+        error = _vote_error(left_out, fitted, few_labels, n_neighbors) if len(K) > 1 else 0
+        return error, Choice(standardise, bandwidth, found)
+
+    # Sparse rows are neither standardised nor lifted unless asked: both would fill them in.
+    sparse = sp.issparse(rows)
+    scales = {"auto": (False,) if sparse else (False, True), "standard": (True,), None: (False,)}
+    inner = {standardise: _inner_products(few, standardise) for standardise in scales[scale]}
+    judged = [judge(standardise, None, K) for standardise, K in inner.items()]
+    best = min(judged, key=lambda one: one[0])  # the first, and simplest, of equals
+    if lift == "fourier" or (lift == "auto" and not sparse):
+        # The scaling that serves the linear map better is taken for the lifts as well.
+        standardise = best[1].standardise
+        lifted = [judge(standardise, *one) for one in _gaussians(inner[standardise])]
+        best = min([best, *lifted] if lift == "auto" else lifted or [best], key=lambda one: one[0])
+    choice = best[1]
+    if strength is not None or (rows.shape[0] <= SAMPLE and choice.bandwidth is None):
+        return choice
+    return replace(choice, ridge=_ridge_of_all(rows, labels, choice, lift_size, seed))
 
 
 def _sample(rows: Rows, labels: Labels, size: int) -> tuple[Rows, Labels]:
@@ -273,57 +299,60 @@ def _grid(trace: float) -> Matrix:
     return grid
 
 
-def _validated_ridge(
-    rows: Rows, labels: Labels, choice: Choice, lift_size: int, seed: int
-) -> float:
-    """Return the ridge of least generalised cross-validation error, n‖(I − H)T‖²/(n − tr H)²."""
+def _ridge_of_all(rows: Rows, labels: Labels, choice: Choice, lift_size: int, seed: int) -> float:
+    """Return the ridge of least validation error on the very features that P is fitted on."""
     if min(rows.shape) > RIDGE_SAMPLE:
         rows, labels = _sample(rows, labels, RIDGE_SAMPLE)
     T, _ = _targets(labels)
     X = _features(rows, choice, lift_size, seed)[0]
     values, U = scipy.linalg.eigh(X.inner(), driver="evd", overwrite_a=True)
     values = np.maximum(values, 0.0)
-    # energy[k] = ‖u_kᵀT‖² for the left singular vectors u_k of the centred features.
     if X.primal:
         energy = ((U.T @ X.transposed(T)) ** 2).sum(axis=1)
         energy /= np.maximum(values, 1e-12 * values[-1] + 1e-300)
     else:
         energy = ((U.T @ (T - T.mean(axis=0))) ** 2).sum(axis=1)
     rest = max(float((T**2).sum() - energy.sum()), 0.0)
-    ridges = _grid(float(values.sum()))
-    left = ridges[:, None] / (values + ridges[:, None])  # share of a direction that is not fitted
-    n = X.shape[0]
-    freedom = n - 1 - (1 - left).sum(axis=1)
-    errors = (rest + left**2 @ energy) / np.maximum(freedom, 1e-9 * n) ** 2
-    return float(ridges[np.argmin(errors)])
+    return validated_ridge(values, energy, rest, X.shape[0], _grid(float(values.sum())))
 
 
 class _Centred:
-    """Features minus their mean, X̃ = X − 1 midᵀ, never formed: X may be sparse."""
+    """Features minus their mean, X̃ = X − 1 midᵀ, never formed: X may be sparse.
+
+    Products are made in double precision, of X in blocks when it is in single.
+    """
 
     def __init__(self, X: Any, mid: Matrix) -> None:
         self.X, self.mid, self.shape = X, mid, X.shape
         self.primal = X.shape[1] <= X.shape[0]
 
+    def _blocks(self) -> Iterator[tuple[slice, Any]]:
+        for first in range(0, self.shape[0], BLOCK):
+            part = slice(first, first + BLOCK)
+            yield part, self.X[part].astype(np.float64)
+
     def __matmul__(self, P: Matrix) -> Matrix:
-        return np.asarray(self.X @ P) - self.mid @ P
+        out = np.concatenate([np.asarray(block @ P) for _, block in self._blocks()])
+        return np.asarray(out - self.mid @ P)
 
     def transposed(self, R: Matrix) -> Matrix:
         """Return X̃ᵀR."""
-        return np.asarray(self.X.T @ R) - np.outer(self.mid, R.sum(axis=0))
+        out = sum(np.asarray(block.T @ R[part]) for part, block in self._blocks())
+        return np.asarray(out - np.outer(self.mid, R.sum(axis=0)))
 
     def inner(self) -> Matrix:
         """Return X̃ᵀX̃ (primal) or X̃X̃ᵀ, whichever is smaller."""
-        inner = self.X.T @ self.X if self.primal else self.X @ self.X.T
-        inner = inner.toarray().astype(np.float64) if sp.issparse(inner) else inner
         if self.primal:
+            inner = sum(block.T @ block for _, block in self._blocks())
+            inner = inner.toarray() if sp.issparse(inner) else inner
             return np.asarray(inner - self.shape[0] * np.outer(self.mid, self.mid))
-        return _centre(inner)
+        X = self.X.astype(np.float64)
+        inner = X @ X.T
+        return _centre(inner.toarray() if sp.issparse(inner) else inner)
 
     def variances(self) -> Matrix:
-        """Return the diagonal of X̃ᵀX̃."""
-        square = self.X.multiply(self.X) if sp.issparse(self.X) else self.X**2
-        total = np.asarray(square.sum(axis=0), np.float64).ravel()
+        """Return the diagonal of X̃ᵀX̃ of sparse features."""
+        total = np.asarray(self.X.power(2).sum(axis=0, dtype=np.float64)).ravel()
         return np.asarray(np.maximum(total - self.shape[0] * self.mid**2, 0.0))
 
 
@@ -366,7 +395,7 @@ def _features(
         return _Centred(X, centre / deviation), deviation, None
     lift = _draw_lift(centre, deviation, choice.bandwidth, lift_size, seed)
     features = lift(rows.toarray() if sp.issparse(rows) else rows)
-    return _Centred(features, features.mean(axis=0)), deviation, lift
+    return _Centred(features, features.mean(axis=0, dtype=np.float64)), deviation, lift
 
 
 def _draw_lift(centre: Matrix, deviation: Matrix, bandwidth: float, size: int, seed: int) -> Lift:

@@ -88,10 +88,6 @@ class RiverClassifier(base.MultiLabelClassifier):
     n_features
         Columns reserved for features. A word (a value that is a string) takes a column per value,
         like river's one-hot encoder.
-    sparse
-        Keep rows sparse: for text and for records of which each has a few of many features. Take
-        False, and ``n_features`` not much above the true number, for records of numbers: only
-        dense rows are standardised and lifted by OML.
 
     Examples
     --------
@@ -107,13 +103,12 @@ class RiverClassifier(base.MultiLabelClassifier):
     1.0
     """
 
-    def __init__(self, model: Any, n_features: int = 2**16, sparse: bool = True) -> None:
+    def __init__(self, model: Any, n_features: int = 2**14) -> None:
         check_number("n_features", n_features, kind=int, least=1, most=2**31 - 1)
         if not isinstance(model, StreamClassifier):
             raise ValueError(f"model must be a learner of tagstream, got {type(model).__name__}")
         self.model = model
         self.n_features = n_features
-        self.sparse = sparse
         self._learner: StreamClassifier | None = None
         self._columns: dict[Hashable, int] = {}
         self._labels: dict[Hashable, int] = {}
@@ -124,7 +119,6 @@ class RiverClassifier(base.MultiLabelClassifier):
 
         for model in (OML(random_state=0), KNN(), OSMLELM(n_hidden=20, random_state=0), OLANSGD()):
             yield {"model": model, "n_features": 128}
-            yield {"model": model, "n_features": 128, "sparse": False}
 
     @property
     def learner(self) -> StreamClassifier | None:
@@ -157,42 +151,49 @@ class RiverClassifier(base.MultiLabelClassifier):
         items, answers = _records(X), [_known(y) for y in _records(Y)]
         if len(items) != len(answers):
             raise ValueError(f"Y must have as many items as X ({len(items)}), got {len(answers)}")
-        items = [x for x, y in zip(items, answers, strict=True) if y]
+        items = [_features(x) for x, y in zip(items, answers, strict=True) if y]
         answers = [y for y in answers if y]
         if not items:
             return
         n_columns, n_labels = len(self._columns), len(self._labels)
-        learner = fresh_copy(self.model) if self._learner is None else self._learner
         try:
-            rows = self._rows(items, learning=True)
-            learner.partial_fit(rows, self._indicator(answers), classes=list(self._labels))
+            rows = check_rows(self._rows(items, learning=True))
+            for part in self._parts(answers):
+                self._learn(rows[part], answers[part])
         except Exception:  # a rejected call changes nothing
             for index, n in ((self._columns, n_columns), (self._labels, n_labels)):
                 for name in list(index)[n:]:
                     del index[name]
             raise
+
+    def _parts(self, answers: list[dict[Hashable, bool]]) -> list[slice]:
+        """Cut items into runs; an item that brings a new label begins one."""
+        cuts, heard = [0], set(self._labels)
+        for i, y in enumerate(answers):
+            if i and not heard.issuperset(y):
+                cuts.append(i)
+            heard.update(y)
+        return [slice(*ends) for ends in zip(cuts, [*cuts[1:], len(answers)], strict=True)]
+
+    def _learn(self, rows: Any, answers: list[dict[Hashable, bool]]) -> None:
+        """Learn items of which only the first may bring new labels."""
+        for label in _sorted_names(label for label in answers[0] if label not in self._labels):
+            self._labels[label] = len(self._labels)
+        Y = np.full((len(answers), len(self._labels)), np.nan)
+        for row, y in zip(Y, answers, strict=True):
+            row[[self._labels[label] for label in y]] = list(y.values())
+        learner = fresh_copy(self.model) if self._learner is None else self._learner
+        learner.partial_fit(
+            rows, Y if np.isnan(Y).any() else Y.astype(np.uint8), classes=list(self._labels)
+        )
         self._learner = learner
 
-    def _indicator(self, answers: list[dict[Hashable, bool]]) -> npt.NDArray[Any]:
-        """Return labels as an array (n, q), NaN where they are not known."""
-        widths = []
-        for y in answers:
-            for label in _sorted_names(label for label in y if label not in self._labels):
-                self._labels[label] = len(self._labels)
-            widths.append(len(self._labels))
-        Y = np.zeros((len(answers), len(self._labels)))
-        for row, y, width in zip(Y, answers, widths, strict=True):
-            row[:width] = np.nan
-            row[[self._labels[label] for label in y]] = list(y.values())
-        return Y if np.isnan(Y).any() else Y.astype(np.uint8)
-
-    def _rows(self, items: list[Mapping[Any, Any]], learning: bool) -> Any:
-        """Return items as rows; only learning gives columns to new features."""
+    def _rows(self, items: Iterable[dict[Hashable, float]], learning: bool) -> Any:
+        """Return items as sparse rows; only learning gives columns to new features."""
         data: list[float] = []
         indices: list[int] = []
         indptr = [0]
-        for x in items:
-            values = _features(x)
+        for values in items:
             if learning:
                 new = [name for name in values if name not in self._columns]
                 for name in _sorted_names(new)[: self.n_features - len(self._columns)]:
@@ -211,8 +212,9 @@ class RiverClassifier(base.MultiLabelClassifier):
                 indices.append(column)
                 data.append(row[column])
             indptr.append(len(data))
-        rows = sp.csr_matrix((data, indices, indptr), shape=(len(items), self.n_features))
-        return rows.astype(np.float64) if self.sparse else rows.toarray().astype(np.float64)
+        return sp.csr_matrix(
+            (np.array(data, np.float64), indices, indptr), shape=(len(indptr) - 1, self.n_features)
+        )
 
     # ------------------------------------------------------------------ prediction
     def predict_one(self, x: dict[Any, Any], **kwargs: Any) -> Labels:
@@ -228,7 +230,7 @@ class RiverClassifier(base.MultiLabelClassifier):
         items = _records(X)
         if self._learner is None or not items:
             return [Labels() for _ in items]
-        Y = self._learner.predict(self._rows(items, learning=False)).astype(bool)
+        Y = self._learner.predict(self._rows(map(_features, items), learning=False)).astype(bool)
         return [Labels(zip(self._labels, row, strict=True)) for row in Y.tolist()]
 
     def predict_proba_many(self, X: Any) -> list[Probabilities]:
@@ -236,7 +238,7 @@ class RiverClassifier(base.MultiLabelClassifier):
         items = _records(X)
         if self._learner is None or not items:
             return [Probabilities() for _ in items]
-        scores = self._learner.predict_proba(self._rows(items, learning=False))
+        scores = self._learner.predict_proba(self._rows(map(_features, items), learning=False))
         return [
             Probabilities(
                 (label, {False: 1.0 - score, True: score})
@@ -251,7 +253,7 @@ class RiverClassifier(base.MultiLabelClassifier):
         if explain is None:
             name = type(self.model).__name__
             raise ValueError(f"model must have learnt and keep its items to explain, got {name}")
-        why: Explanation = explain(self._rows([x], learning=False))[0]
+        why: Explanation = explain(self._rows([_features(x)], learning=False))[0]
         return why
 
 

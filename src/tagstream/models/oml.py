@@ -289,7 +289,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         if self._projection is None or self.projection == "recursive":
             rows, labels = self._memory.rows.live, self._memory.labels()
             if self._choice is None or t >= self._next_choice:
-                self._choice = self._choose(rows, labels)
+                self._choice = self._choose(rows, labels, self._lift_size(t))
                 self._next_choice = 2 * t
                 self._turn(labels)
             if self._choice.ridge == 0:
@@ -299,18 +299,18 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
                     rows,
                     labels,
                     self._choice,
-                    lift_size=self._lift_size,
+                    lift_size=self._lift_size(t),
                     seed=self._seed,
                     start=self._projection,
                 )
         self._next_fit = projection.next_fit(t, self.window)
         self._refresh()
 
-    @property
-    def _lift_size(self) -> int:
-        """Features of a lift; few enough for the fits of a small window to stay cheap."""
-        half = projection.LIFT_SIZE if self.window is None else max(100, self.window // 2)
-        return min(projection.LIFT_SIZE, half)
+    def _lift_size(self, t: int) -> int:
+        """Return how many features a lift has; few enough for the fits of a window to be cheap."""
+        if self.window is None or t <= self.window:
+            return projection.LIFT_SIZE
+        return min(projection.LIFT_SIZE, max(100, self.window // 2))
 
     def _turn(self, labels: Labels) -> None:
         """Turn a narrow metric to the present leading directions of the labels.
@@ -324,7 +324,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             self.V_ = turned + (self.V_ - self._basis) @ (self._basis.T @ turned)
             self._basis = turned
 
-    def _choose(self, rows: Rows, labels: Labels) -> projection.Choice:
+    def _choose(self, rows: Rows, labels: Labels, lift_size: int) -> projection.Choice:
         if self.ridge == 0 and self.lift is None and self.scale is None:
             return projection.Choice(False, None, 0.0)
         return projection.choose(
@@ -334,7 +334,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             lift=self.lift,
             ridge=self.ridge,
             n_neighbors=self.n_neighbors,
-            lift_size=self._lift_size,
+            lift_size=lift_size,
             seed=self._seed,
         )
 
@@ -352,6 +352,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             self._memory.codes.replace(codes)
         self._stale = False
 
+    def _follow(self) -> None:
+        """Bring the codes up to V at once where they take no part in learning."""
+        if self._stale and self.neighbor == "input":
+            self._refresh()
+
     def _encode(self, Z: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         out = np.empty((len(Z), self._codec.shape[1]))
         project_dense(Z, self._codec, np.zeros(out.shape[1]), out)
@@ -364,8 +369,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         if self._projection is None:
             squares, found = self._memory.rows.search(rows, k)
             return np.sqrt(squares), found
-        if self._stale and self.neighbor == "input":
-            self._refresh()  # the codes take no part in learning here, so they follow V at once
+        self._follow()
         codes = self._encode(self._projection(rows))
         squares, found = self._memory.codes.search(codes, k)  # type: ignore[union-attr]
         return np.sqrt(squares) * 2.0**self._exponent, found
@@ -379,12 +383,12 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         rows = self._check_query(X).astype(np.float32, copy=False)
         if self._projection is None:
             return np.zeros((rows.shape[0], self.V_.shape[1]), np.float32)
+        self._follow()
         return self._encode(self._projection(rows)) * np.float32(2.0**self._exponent)
 
     # ------------------------------------------------------------------ state
     def _dump(self) -> dict[str, Any]:
-        if self._stale and self.neighbor == "input":
-            self._refresh()  # whether codes were needed in between must not show
+        self._follow()  # whether codes were asked for in between must not show
         made, choice = self._projection, self._choice
         return {
             "memory": self._memory.dump(),
