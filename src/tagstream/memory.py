@@ -329,7 +329,7 @@ class Memory:
 
     def block_size(self, most: int) -> int:
         """Return how many examples may be appended at a time: few beside those of the window."""
-        return most if self.window is None else min(most, self.window // 8 + 1)
+        return most if self.window is None else min(most, self.window // 16 + 1)
 
     def forget(self) -> None:
         """Drop what lies before the window."""

@@ -322,8 +322,9 @@ class _Centred:
     Products are made in double precision, of X in blocks when it is in single.
     """
 
-    def __init__(self, X: Any, mid: Matrix) -> None:
+    def __init__(self, X: Any, mid: Matrix, offset: Matrix | float = 0.0) -> None:
         self.X, self.mid, self.shape = X, mid, X.shape
+        self.mean = mid + offset  # of the features, when X has been shifted by the offset already
         self.primal = X.shape[1] <= X.shape[0]
 
     def _blocks(self) -> Iterator[tuple[slice, Any]]:
@@ -376,7 +377,7 @@ def fit(
     if start is not None and start.lift is None and lift is None:
         guess = start.P.astype(np.float64) * deviation[:, None]
     P, shift = _solve(X, T, labels.known, choice.ridge, guess)
-    c = mean + shift - X.mid @ P
+    c = mean + shift - X.mean @ P
     if lift is not None:
         return Projection(P, c, lift)
     P = P / deviation[:, None]
@@ -391,8 +392,11 @@ def _features(
     if not choice.standardise:
         deviation = np.ones_like(deviation)
     if choice.bandwidth is None:
-        X = rows @ sp.diags(1 / deviation) if sp.issparse(rows) else rows / deviation
-        return _Centred(X, centre / deviation), deviation, None
+        if sp.issparse(rows):
+            X = rows @ sp.diags(1 / deviation)
+            return _Centred(X, centre / deviation), deviation, None
+        X = (rows - centre) / deviation
+        return _Centred(X, X.mean(axis=0), offset=centre / deviation), deviation, None
     lift = _draw_lift(centre, deviation, choice.bandwidth, lift_size, seed)
     features = lift(rows.toarray() if sp.issparse(rows) else rows)
     return _Centred(features, features.mean(axis=0, dtype=np.float64)), deviation, lift
@@ -463,8 +467,8 @@ def _solve(
 def _inverse(X: _Centred, ridge: float) -> Callable[[Matrix], Matrix]:
     """Return B ↦ (X̃ᵀX̃ + ρI)⁻¹B, by way of the smaller of the two inner products."""
     inner = X.inner()
-    # Rounding leaves eigenvalues of about this size below zero.
-    ridge = max(ridge, 1e-12 * float(np.trace(inner)))
+    # Centring leaves eigenvalues of about this size below zero.
+    ridge = max(ridge, 1e-12 * float(np.trace(inner) + X.shape[0] * X.mid @ X.mid))
     inner[np.diag_indices(len(inner))] += ridge
     factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
     if X.primal:
