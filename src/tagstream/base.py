@@ -498,8 +498,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def predict_proba_one(self, x: Any) -> npt.NDArray[np.float64]:
         """Return the scores of one item ``x`` of shape (p,), an array of shape (q,)."""
-        check_is_fitted(self)
         row = self._fast_row(x)
+        if row is None:
+            check_is_fitted(self)
         scores: npt.NDArray[np.float64] = self._scores(
             self._check_query(_one_row(x)) if row is None else row
         )[0]
@@ -553,8 +554,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             or hasattr(self, "feature_names_in_")
         ):
             return None
-        # NaN fails every comparison, so one pass tells finite and in range.
-        if not (x.max() <= LARGEST_VALUE and x.min() >= -LARGEST_VALUE):
+        # NaN and infinity fail the comparison.  Rows that only might be out of range, and those
+        # whose square overflows single precision, get the thorough checks.
+        if not np.dot(x, x) <= LARGEST_VALUE:
             return None
         return x.reshape(1, -1)
 

@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 __all__ = [
     "compiled",
+    "dense_squares",
+    "embed",
     "gather_votes",
     "pair_distance",
     "project_dense",
@@ -109,6 +111,32 @@ def pair_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> flo
         gap = np.float64(a[j]) - np.float64(b[j])
         total += gap * gap
     return total
+
+
+@compiled
+def dense_squares(rows: npt.NDArray[np.float32], out: npt.NDArray[np.float32]) -> None:
+    """Write ‖x‖² of rows, summed in double precision."""
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            total += np.float64(rows[i, j]) ** 2
+        out[i] = total
+
+
+@compiled
+def embed(
+    X: npt.NDArray[np.float32],
+    P: npt.NDArray[np.floating[Any]],
+    c: npt.NDArray[np.float64],
+    codec: npt.NDArray[np.float64],
+    Z: npt.NDArray[np.float64],
+    codes: npt.NDArray[np.float32],
+) -> None:
+    """``Z = X P + c`` and ``codes = Z codec``, in the order of sums of :func:`project_dense`."""
+    project_dense(X, P, c, Z)
+    wide = np.empty(codes.shape)
+    project_dense(Z, codec, np.zeros(codec.shape[1]), wide)
+    codes[:] = wide
 
 
 @compiled

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows, expect, expect_keys
-from tagstream.kernels import gather_votes, row_squares, scan, scan_one, scan_sparse
+from tagstream.base import Bytes, Labels, Rows, expect, expect_keys
+from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
 
-__all__ = ["DenseRows", "Memory", "SparseRows"]
+__all__ = ["NARROW", "DenseRows", "Memory", "SparseRows"]
 
 Positions = npt.NDArray[np.int64]
 
@@ -116,8 +116,9 @@ class DenseRows:
 
     def append(self, rows: npt.NDArray[np.floating[Any]]) -> None:
         """Add rows at the end."""
-        self._rows.append(rows)
-        self._norms.append(_squares(self._rows.live[len(self) - len(rows) :]))
+        new = self._rows.room(len(rows))
+        new[:] = rows
+        dense_squares(new, self._norms.room(len(rows)))
 
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
@@ -162,8 +163,9 @@ class DenseRows:
 
 
 def _squares(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    squares: npt.NDArray[np.float64] = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return squares.astype(np.float32)
+    squares = np.empty(len(rows), np.float32)
+    dense_squares(rows, squares)
+    return squares
 
 
 def _slack(queries: npt.NDArray[np.float32], norms: npt.NDArray[np.float32]) -> Any:
@@ -362,11 +364,21 @@ class Memory:
             return numbers
         return list(self._ids.live[positions])
 
+    @property
+    def plain(self) -> bool:
+        """Whether every label is known and no item was given a name."""
+        return self._known is None and self._ids is None
+
+    @property
+    def bits(self) -> tuple[Bytes, Bytes]:
+        """The packed labels, (n, ⌈q/8⌉), and which of them are known; the latter empty if all."""
+        nothing = np.empty((0, 0), np.uint8)
+        return self._labels.live, nothing if self._known is None else self._known.live
+
     def votes(self, positions: Positions) -> npt.NDArray[np.float64]:
         """Return, for neighbours (m, k), the share of each label among those that know it."""
         out = np.empty((len(positions), self.n_labels))
-        known = np.empty((0, 0), np.uint8) if self._known is None else self._known.live
-        gather_votes(positions, self._labels.live, known, out)
+        gather_votes(positions, *self.bits, out)
         return out
 
     def dump(self) -> dict[str, Any]:

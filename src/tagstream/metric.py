@@ -33,7 +33,16 @@ import numpy.typing as npt
 
 from tagstream.kernels import compiled
 
-__all__ = ["STEPS", "UPDATES", "Round", "cubic_step", "exact_step", "play_round", "run_rounds"]
+__all__ = [
+    "STEPS",
+    "UPDATES",
+    "Round",
+    "cubic_step",
+    "exact_step",
+    "one_round",
+    "play_round",
+    "run_rounds",
+]
 
 STEPS = ("exact", "cubic", "printed")
 UPDATES = ("inverse", "linear")
@@ -120,7 +129,7 @@ def _rest(z_i: float, y_i: int, y_nn_i: int, share: float) -> float:
 
 
 @compiled
-def _round(
+def one_round(
     z: Vector,
     y: npt.NDArray[np.uint8],
     y_nn: npt.NDArray[np.uint8],
@@ -278,7 +287,7 @@ def run_rounds(
             losses[t], steps[t], degenerate[t] = 0.0, 0.0, False
             continue
         mask = known[t] if known.shape[0] else everything
-        losses[t], steps[t], degenerate[t] = _round(
+        losses[t], steps[t], degenerate[t] = one_round(
             Z[t], Y[t], Y_nn[t], mask, V, step, linear, step_min, step_max, work
         )
 
@@ -310,7 +319,7 @@ def play_round(
     True
     """
     V = np.array(V, np.float64, order="C")
-    loss, lam, degenerate = _round(
+    loss, lam, degenerate = one_round(
         np.asarray(z, np.float64),
         np.asarray(y, np.uint8),
         np.asarray(y_nn, np.uint8),

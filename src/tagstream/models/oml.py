@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tagstream import metric, projection
 from tagstream.base import Labels, Rows, check_choice, check_number, expect, expect_keys
-from tagstream.kernels import project_dense
-from tagstream.memory import Memory
+from tagstream.kernels import compiled, embed, gather_votes, project_dense, scan_one
+from tagstream.memory import NARROW, Memory
 from tagstream.models.neighbors import NeighborClassifier
 
 if TYPE_CHECKING:
@@ -234,6 +234,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
         rows = X.astype(np.float32, copy=False)
         n, seen, done = rows.shape[0], self.n_seen_, 0
+        if n == 1 and ids is None and labels.known is None and self._plain:
+            self._learn_row(rows, labels.Y[0])
+            if seen + 1 == self._next_fit:
+                self._renew(seen + 1)
+            return
         while done < n:
             size = min(n - done, self._next_fit - seen, self._memory.block_size(BLOCK))
             part = slice(done, done + size)
@@ -245,6 +250,39 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             done, seen = done + size, seen + size
             if seen == self._next_fit:
                 self._renew(seen)
+
+    def _learn_row(self, row: npt.NDArray[np.float32], y: npt.NDArray[np.uint8]) -> None:
+        """Do what :meth:`_learn_block` does, for one plain example, in one compiled call."""
+        made, memory = self._projection, self._memory
+        assert made is not None
+        assert memory.codes is not None
+        position = len(memory)
+        features = row if made.lift is None else made.lift(row)
+        lo = 0 if self.window is None else max(position - self.window, 0)
+        code = np.empty((1, self._codec.shape[1]), np.float32)
+        loss, lam, degenerate = _one_round(
+            features, made.P, made.c, self._codec, memory.codes.live, memory.bits[0], lo, code,
+            y, self.V_, metric.STEPS.index(self.step), self.update == "linear",
+            float(self.step_min), float(self.step_max),
+        )  # fmt: skip
+        memory.append(row, Labels(y.reshape(1, -1), None), None, code)
+        memory.forget()
+        self.n_updates_ += lam > 0
+        self.n_degenerate_ += degenerate
+        self.cumulative_loss_ += loss
+        self.loss_, self.step_, self._stale = loss, lam, True
+
+    @property
+    def _plain(self) -> bool:
+        """Whether single examples can take the short way."""
+        made, memory = self._projection, self._memory
+        return (
+            made is not None
+            and not self._sparse
+            and self.neighbor == "embedding"
+            and self._codec.shape[1] <= NARROW
+            and memory.plain
+        )
 
     def _learn_block(self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
         memory = self._memory
@@ -363,6 +401,20 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         return out.astype(np.float32)
 
     # ------------------------------------------------------------------ neighbours and votes
+    def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
+        if X.shape[0] > 1 or not self._plain or not len(self._memory):
+            return super()._proba(X)
+        made, memory = self._projection, self._memory
+        assert made is not None
+        assert memory.codes is not None
+        row = X.astype(np.float32, copy=False)
+        votes = np.empty((1, memory.n_labels))
+        _one_vote(
+            row if made.lift is None else made.lift(row), made.P, made.c, self._codec,
+            memory.codes.live, *memory.bits, self.n_neighbors, votes,
+        )  # fmt: skip
+        return votes
+
     def _search(self, X: Rows, k: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """Return distances and positions of the k nearest stored items."""
         rows = X.astype(np.float32, copy=False)
@@ -467,6 +519,41 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     @property
     def _n_features_out(self) -> int:
         return int(self.V_.shape[1])
+
+
+@compiled
+def _one_round(
+    X: Any, P: Any, c: Any, codec: Any, codes: Any, labels: Any, lo: int, code: Any,
+    y: Any, V: Any, step: int, linear: bool, step_min: float, step_max: float,
+) -> tuple[float, float, bool]:  # fmt: skip
+    """Embed one row, find its nearest stored neighbour, and play the round of the two."""
+    q, d = V.shape
+    Z = np.empty((1, q))
+    embed(X, P, c, codec, Z, code)
+    best, found = np.full(1, np.inf), np.full(1, -1)
+    scan_one(codes, code[0], lo, codes.shape[0], best, found)
+    if found[0] < 0:
+        return 0.0, 0.0, False
+    theirs = np.empty(q, np.uint8)
+    for j in range(q):
+        theirs[j] = labels[found[0], j >> 3] >> (7 - (j & 7)) & 1
+    everything = np.empty(0, np.bool_)
+    return metric.one_round(
+        Z[0], y, theirs, everything, V, step, linear, step_min, step_max, np.empty((4, d))
+    )
+
+
+@compiled
+def _one_vote(
+    X: Any, P: Any, c: Any, codec: Any, codes: Any, labels: Any, known: Any, k: int, votes: Any
+) -> None:
+    """Embed one row, find its k nearest stored neighbours, and write their vote."""
+    Z = np.empty((1, c.shape[0]))
+    code = np.empty((1, codec.shape[1]), np.float32)
+    embed(X, P, c, codec, Z, code)
+    best, found = np.full(k, np.inf), np.full((1, k), -1)
+    scan_one(codes, code[0], 0, codes.shape[0], best, found[0])
+    gather_votes(found, labels, known, votes)
 
 
 def _enlarged(start: npt.NDArray[np.float64], old: npt.NDArray[np.float64]) -> Any:
