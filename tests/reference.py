@@ -195,3 +195,46 @@ def mlknn_score(tables, counts, k, s=1):
         no = (1 - prior) * (s + tables[0, r, j]) / (s * (k + 1) + without)
         out[j] = yes / (yes + no)
     return out
+
+
+# ---------------------------------------------------------------------- the whole learner
+
+
+class Run(NamedTuple):
+    """What a naive pass over a stream leaves behind."""
+
+    V: np.ndarray
+    codec: np.ndarray  # V as it was when the stored codes were made
+    project: object  # x ↦ z, or None before the first fit
+    losses: list
+    steps: list
+
+    def codes(self, X, *, fresh=False):
+        V = self.V if fresh else self.codec
+        return np.array([self.project(x) @ V for x in X]).astype(np.float32)
+
+
+def run(X, Y, V_1, *, fit, fit_at, neighbor, window=None, known=None, **rules):
+    """Algorithm 1 with P fitted by ``fit(rows, labels)`` after each of the counts ``fit_at``.
+
+    Before the first fit nothing is learnt but the memory; codes are made with the P and V of the
+    last fit, whatever has happened to V since.
+    """
+    made = Run(np.array(V_1, float), np.array(V_1, float), None, [], [])
+    for t in range(len(X)):
+        lo = 0 if window is None else max(t - window, 0)
+        if made.project is not None and t > lo:
+            if neighbor == "input":
+                near = nearest(X[:t], X[t], 1, lo)[1][0]
+            else:
+                codes = made.codes(X[lo : t + 1])
+                near = lo + nearest(codes[:-1], codes[-1], 1)[1][0]
+            both = None if known is None else known[t] & known[near]
+            V, loss, lam = play(made.V, made.project(X[t]), Y[t], Y[near], known=both, **rules)
+            made = made._replace(V=V)
+            made.losses.append(loss)
+            made.steps.append(lam)
+        if t + 1 in fit_at:
+            lo = 0 if window is None else max(t + 1 - window, 0)
+            made = made._replace(project=fit(X[lo : t + 1], Y[lo : t + 1]), codec=made.V)
+    return made
