@@ -131,7 +131,7 @@ nav a:hover { text-decoration: underline; }
 .card span { color: var(--soft); font-size: .9rem; }
 .verdict { background: var(--pale); border-left: 4px solid var(--blue); padding: .6rem 1rem; }
 figure { margin: 1.4rem 0; }
-figure svg { width: 100%; height: auto; }
+figure svg { max-width: 100%; height: auto; }
 figcaption, .note { color: var(--soft); font-size: .87rem; max-width: 60rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums;
@@ -139,19 +139,20 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
 th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th, td.text { white-space: normal; min-width: 3.5rem; }
+td.text { min-width: 6rem; }
 th { border-bottom: 2px solid var(--ink); vertical-align: bottom; font-weight: 600; }
 th.text, td.text { text-align: left; }
 th:first-child, td:first-child { position: sticky; left: 0; background: white; }
 tbody tr:hover td { background: var(--pale); }
 footer { margin-top: 3rem; color: var(--soft); font-size: .87rem; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
 @media print {
-  @page { size: A4 landscape; margin: 12mm; }
+  @page { size: A4; margin: 12mm; }
   body { font-size: 10.5pt; max-width: none; padding: 0; }
   nav { display: none; }
   h2 { break-after: avoid; } h3 { break-after: avoid; }
   figure, table, .card, .verdict { break-inside: avoid; }
-  .wide { overflow: visible; } table { font-size: 7.2pt; } th, td { padding: .12rem .3rem; }
+  .wide { overflow: visible; } table { font-size: 6.3pt; } th, td { padding: .1rem .22rem; }
+  th, td.text { min-width: 0; }
 }
 """
 

@@ -42,7 +42,15 @@ __all__ = ["Table", "make_tables"]
 
 @dataclass(frozen=True)
 class Table:
-    """Text in rows; ``**bold**`` is understood by both outputs."""
+    """Text in rows; ``**bold**`` is understood by both outputs.
+
+    Examples
+    --------
+    >>> print(Table(("data set", "n"), (("scene", "**2407**"),)).markdown())
+    | data set | n |
+    | --- | ---: |
+    | scene | **2407** |
+    """
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -533,6 +541,10 @@ def _yes(reproduces: bool) -> str:
     return "**It reproduces.**" if reproduces else "**It does not reproduce.**"
 
 
+def _says(subject: str, reproduces: bool) -> str:
+    return f"**{subject}: it {'reproduces' if reproduces else 'does not reproduce'}**"
+
+
 def _verdicts(results: Results) -> dict[str, str]:
     """One sentence per claim, which begins with whether it reproduces."""
     made = {}
@@ -542,12 +554,11 @@ def _verdicts(results: Results) -> dict[str, str]:
     about = f"{len(results.datasets)} data sets, four measures, {folds} folds"
     lost = ", ".join(f"{name} {MEASURES[m]}" for name, m in better.lost)
     made["verdict_knn"] = (
-        f"{_yes(raw.total - raw.cells <= 1)} With `OML()` ({about}): it is better than kNN "
-        f"in {raw.cells} of {raw.total} cells, and better than the better of kNN on raw and on "
-        f"standardised features in {better.cells} of {better.total}"
-        + (f"; not in: {lost}. " if lost else ". ")
-        + f"{_yes(published.total - published.cells <= 1)} As published: better than kNN in "
-        f"{published.cells} of {published.total} cells."
+        f"{_says('As published', published.total - published.cells <= 1)}: it is better than kNN "
+        f"in {published.cells} of {published.total} cells ({about}). "
+        f"{_says('`OML()`', raw.total - raw.cells <= 1)}: it is better than kNN in {raw.cells} of "
+        f"{raw.total} cells, and better than the better of kNN on raw and on standardised "
+        f"features in {better.cells}" + (f", not in: {lost}." if lost else ".")
     )
     elm, elm_best = (count_wins(results, "oml", rivals) for rivals in (("osml-elm",), ELM))
     ola, ola_best = (count_wins(results, "oml", rivals) for rivals in (("olansgd",), OLANSGD))
@@ -557,12 +568,12 @@ def _verdicts(results: Results) -> dict[str, str]:
         return all(w.datasets > w.n_datasets / 2 for w in wins)
 
     made["verdict_competitors"] = (
-        f"{_yes(most(elm, ola))} With `OML()`: better in at least three of the four measures "
-        f"than OSML-ELM on {elm.datasets} of {elm.n_datasets} data sets "
-        f"({elm.cells} of {elm.total} cells; {elm_best.cells} against the better of its two "
-        f"variants) and than OLANSGD on {ola.datasets} of {ola.n_datasets} "
-        f"({ola.cells} cells; {ola_best.cells} against the better of its two rules). "
-        f"{_yes(most(*old))} As published: on {old[0].datasets} and {old[1].datasets} data sets."
+        f"{_says('As published', most(*old))}: it is better in at least three of the four "
+        f"measures than OSML-ELM on {old[0].datasets} of {old[0].n_datasets} data sets, and than "
+        f"OLANSGD on {old[1].datasets}. {_says('`OML()`', most(elm, ola))}: on {elm.datasets} and "
+        f"{ola.datasets}. In cells: {elm.cells} of {elm.total} against OSML-ELM "
+        f"({elm_best.cells} against the better of its two variants), {ola.cells} against OLANSGD "
+        f"({ola_best.cells} against the better of its two rules)."
     )
     same = [count_wins(results, "knn", (rival,), slack=0.1) for rival in ("osml-elm", "olansgd")]
     made["verdict_comparable"] = (
