@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,35 +97,66 @@ class Projection:
     Attributes
     ----------
     P : array of shape (p, q), or (D, q) behind a lift
+        For sparse inputs (a + 1, q): a row for each of the ``a`` features that stored examples
+        have, and a row of zeros for all others, of which there may be very many.
     c : array of shape (q,)
     lift : Lift or None
+    columns : int array of shape (a,), or None
+        Of sparse inputs, the features that have a row, in order.
+    p : int
+        Number of features.
     """
 
     P: npt.NDArray[np.floating[Any]]
     c: Matrix
     lift: Lift | None = None
+    columns: npt.NDArray[np.int32] | None = None
+    p: int = 0
+
+    @cached_property
+    def _row_of(self) -> npt.NDArray[np.int32]:
+        assert self.columns is not None
+        row_of = np.full(self.p, len(self.columns), np.int32)
+        row_of[self.columns] = np.arange(len(self.columns), dtype=np.int32)
+        return row_of
+
+    @property
+    def dense(self) -> npt.NDArray[np.floating[Any]]:
+        """P with a row for every feature, (p, q), or (D, q) behind a lift."""
+        return self.P if self.columns is None else self.P[self._row_of]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        lift = 0 if self.lift is None else self.lift.W.nbytes + self.lift.b.nbytes
+        return self.P.nbytes + self.c.nbytes + lift + 4 * self.p
 
     def __call__(self, rows: Rows) -> Matrix:
         """Return z for each row, (n, q); a row's result does not depend on the other rows."""
         out = np.empty((rows.shape[0], len(self.c)))
-        if sp.issparse(rows):
+        if self.columns is not None:
             project_sparse(
-                rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False),
+                rows.indptr.astype(np.int64), self._row_of[rows.indices],
                 rows.data.astype(np.float32, copy=False), self.P, self.c, out,
             )  # fmt: skip
         elif self.lift is None:
             project_dense(rows, self.P, self.c, out)
         else:
-            for first in range(0, len(rows), BLOCK):  # the features are wide: not all at once
+            for first in range(0, rows.shape[0], BLOCK):  # features are wide: not all at once
                 part = slice(first, first + BLOCK)
-                project_dense(self.lift(rows[part]), self.P, self.c, out[part])
+                some = rows[part].toarray() if sp.issparse(rows) else rows[part]
+                project_dense(self.lift(some), self.P, self.c, out[part])
         return out
 
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
         more = q - len(self.c)
-        P = np.pad(self.P, ((0, 0), (0, more)))
-        return Projection(P, np.pad(self.c, (0, more)), self.lift)
+        return replace(self, P=np.pad(self.P, ((0, 0), (0, more))), c=np.pad(self.c, (0, more)))
+
+
+def _of_columns(P: Matrix, c: Matrix, columns: npt.NDArray[np.int32], p: int) -> Projection:
+    """Return the projection of sparse inputs from the rows of P that are not zero."""
+    return Projection(np.pad(P, ((0, 1), (0, 0))).astype(np.float32), c, None, columns, p)
 
 
 def _targets(labels: Labels) -> tuple[Matrix, Matrix]:
@@ -372,16 +404,20 @@ def fit(
     out; the direct ones do not need it.
     """
     T, mean = _targets(labels)
+    columns, p = None, rows.shape[1]
+    if sp.issparse(rows) and choice.bandwidth is None:
+        columns = np.flatnonzero(rows.getnnz(axis=0)).astype(np.int32)
+        rows = rows[:, columns]
     X, deviation, lift = _features(rows, choice, lift_size, seed)
     guess = None
-    if start is not None and start.lift is None and lift is None:
-        guess = start.P.astype(np.float64) * deviation[:, None]
+    if columns is not None and start is not None and start.columns is not None:
+        guess = start.P[start._row_of[columns]] * deviation[:, None]
     P, shift = _solve(X, T, labels.known, choice.ridge, guess)
     c = mean + shift - X.mean @ P
     if lift is not None:
         return Projection(P, c, lift)
-    P = P / deviation[:, None]
-    return Projection(P.astype(np.float32) if sp.issparse(rows) else P, c)
+    P /= deviation[:, None]
+    return Projection(P, c) if columns is None else _of_columns(P, c, columns, p)
 
 
 def _features(
@@ -433,11 +469,20 @@ def _solve(
     ridge = max(ridge, 1e-300)
     none = np.zeros(T.shape[1])
     if min(n, p) <= DIRECT:
-        apply_inverse = _inverse(X, ridge)
-        P = apply_inverse(X.transposed(T))
+        factor, ridge = _factor(X, ridge)
+        if X.primal:
+            P = scipy.linalg.cho_solve(factor, X.transposed(T))
+        else:
+            P = X.transposed(scipy.linalg.cho_solve(factor, T))
         if known is None:
-            return P, none
+            return np.asarray(P), none
         start, tolerance, rounds = P, 1e-10, 500
+
+        def apply_inverse(B: Matrix) -> Matrix:
+            if X.primal:
+                return np.asarray(scipy.linalg.cho_solve(factor, B))
+            return np.asarray((B - X.transposed(scipy.linalg.cho_solve(factor, X @ B))) / ridge)
+
     else:
         diagonal = (X.variances() + ridge)[:, None]
 
@@ -464,16 +509,13 @@ def _solve(
     return V[:-1], V[-1]
 
 
-def _inverse(X: _Centred, ridge: float) -> Callable[[Matrix], Matrix]:
-    """Return B ↦ (X̃ᵀX̃ + ρI)⁻¹B, by way of the smaller of the two inner products."""
+def _factor(X: _Centred, ridge: float) -> tuple[Any, float]:
+    """Return the Cholesky factor of the smaller inner product plus ρI, and the ρ it took."""
     inner = X.inner()
     # Centring leaves eigenvalues of about this size below zero.
     ridge = max(ridge, 1e-12 * float(np.trace(inner) + X.shape[0] * X.mid @ X.mid))
     inner[np.diag_indices(len(inner))] += ridge
-    factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
-    if X.primal:
-        return lambda B: np.asarray(scipy.linalg.cho_solve(factor, B))
-    return lambda B: (B - X.transposed(scipy.linalg.cho_solve(factor, X @ B))) / ridge
+    return scipy.linalg.cho_factor(inner, overwrite_a=True), ridge
 
 
 def _conjugate_gradients(
@@ -510,7 +552,10 @@ def first_block(rows: Rows, labels: Labels) -> Projection:
     """Return the paper's projection: plain least squares, of least norm where p ≥ n."""
     X = rows.toarray() if sp.issparse(rows) else rows
     P = scipy.linalg.lstsq(X.astype(np.float64), labels.Y.astype(np.float64))[0]
-    return Projection(P.astype(np.float32) if sp.issparse(rows) else P, np.zeros(P.shape[1]))
+    c = np.zeros(P.shape[1])
+    if not sp.issparse(rows):
+        return Projection(P, c)
+    return _of_columns(P, c, np.arange(len(P), dtype=np.int32), len(P))
 
 
 def leading_directions(labels: Labels, d: int) -> Matrix:

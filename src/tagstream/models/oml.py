@@ -35,7 +35,8 @@ FULL_RANK = 512  # labels up to which the metric is square by default
 
 # Parts of the saved state, and its plain numbers with their types.
 STATE = (
-    "memory", "seed", "V", "basis", "codec", "P", "c", "lift_W", "lift_b", "choice", "counters",
+    "memory", "seed", "V", "basis", "codec", "P", "c", "lift_W", "lift_b", "columns", "choice",
+    "counters",
 )  # fmt: skip
 COUNTERS: dict[str, type] = {
     "n_updates_": int,
@@ -452,6 +453,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             "c": None if made is None else made.c.copy(),
             "lift_W": None if made is None or made.lift is None else made.lift.W.copy(),
             "lift_b": None if made is None or made.lift is None else made.lift.b.copy(),
+            "columns": None if made is None or made.columns is None else made.columns.copy(),
             "choice": None if choice is None else list(astuple(choice)),
             "counters": {name: getattr(self, name) for name in COUNTERS},
         }
@@ -475,10 +477,16 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
                 lift = projection.Lift(
                     expect("lift_W", state["lift_W"], np.float64, (p, len(b))), b
                 )
-            real = np.float32 if self._sparse and lift is None else np.float64
-            P = expect("P", state["P"], real, (p if lift is None else len(lift.b), q))
-            made = projection.Projection(P, expect("c", state["c"], np.float64, (q,)), lift)
-            self._projection = made
+            c = expect("c", state["c"], np.float64, (q,))
+            if self._sparse and lift is None:
+                columns = expect("columns", state["columns"], np.int32, (None,))
+                if (np.diff(columns, prepend=-1) <= 0).any() or columns.max(initial=0) >= p:
+                    raise ValueError(f"columns must rise within 0 to {p - 1}")
+                P = expect("P", state["P"], np.float32, (len(columns) + 1, q))
+                self._projection = projection.Projection(P, c, None, columns, p)
+            else:
+                P = expect("P", state["P"], np.float64, (p if lift is None else len(lift.b), q))
+                self._projection = projection.Projection(P, c, lift)
             if self._memory.codes is None or self._memory.codes.live.shape[1] != d:
                 raise ValueError(f"codes must have {d} columns")
         if state["choice"] is not None:
@@ -502,14 +510,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         """The projection, (p, q), or (D, q) behind a lift; zero before its first fit."""
         if self._projection is None:
             return np.zeros((self.n_features_in_, len(self.classes_)))
-        return self._projection.P
+        return self._projection.dense
 
     @property
     def nbytes_(self) -> int:
         """Bytes of the stored examples and of P and V."""
-        total = self._memory.nbytes + self.V_.nbytes + self._codec.nbytes + self.P_.nbytes
-        lift = None if self._projection is None else self._projection.lift
-        return total + (0 if lift is None else lift.W.nbytes + lift.b.nbytes)
+        made = 0 if self._projection is None else self._projection.nbytes
+        return self._memory.nbytes + self.V_.nbytes + self._codec.nbytes + made
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
