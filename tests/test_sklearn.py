@@ -165,7 +165,6 @@ def test_transform_gives_the_frame_that_was_asked_for(kind: str, frame: Any) -> 
     np.testing.assert_array_equal(codes.to_numpy(), want)
 
 
-@pytest.mark.xfail(reason="fit forgets the output that was set", strict=False)
 @KINDS
 def test_set_output_survives_fit(kind: str, frame: Any) -> None:
     model = OML(random_state=0).set_output(transform=kind).fit(X, Y)

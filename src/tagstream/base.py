@@ -378,9 +378,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if not sp.issparse(Y) and not _is_label_sets(Y) and _n_dims(Y) == 1:
             classes = np.unique(np.asarray(Y))  # scikit-learn: classes_ of a 1-D y are sorted
         batch = self._read_batch(rows, Y, classes, [])
-        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_")]:
-            if "callback" not in name:  # scikit-learn keeps its callbacks' context here
-                delattr(self, name)
         self._begin(X, rows, batch)
         self._absorb(rows, batch, None)
         return self

@@ -51,7 +51,7 @@ LIFT_SIZE = 1000  # random features of a lift
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)  # of the lift, times the median distance
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 BLOCK = 4096  # rows that are lifted at a time
-DIRECT = 4000  # smaller side of the features up to which normal equations are formed
+DIRECT = 3000  # smaller side of the features up to which normal equations are formed
 
 
 def next_fit(t: int, window: int | None) -> int:
@@ -173,8 +173,9 @@ def _targets(labels: Labels) -> tuple[Matrix, Matrix]:
 def _moments(rows: Rows) -> tuple[Matrix, Matrix]:
     """Return the mean and standard deviation of each column; a constant column has 1."""
     if sp.issparse(rows):
-        mean = np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
-        square = np.asarray(rows.power(2).mean(axis=0, dtype=np.float64)).ravel()
+        rows = rows.astype(np.float64)  # the mean of scipy's single precision rows is single too
+        mean = np.asarray(rows.mean(axis=0)).ravel()
+        square = np.asarray(rows.power(2).mean(axis=0)).ravel()
         deviation = np.sqrt(np.maximum(square - mean**2, 0))
     else:
         mean = rows.mean(axis=0, dtype=np.float64)
@@ -385,7 +386,7 @@ class _Centred:
 
     def variances(self) -> Matrix:
         """Return the diagonal of X̃ᵀX̃ of sparse features."""
-        total = np.asarray(self.X.power(2).sum(axis=0, dtype=np.float64)).ravel()
+        total = np.asarray(self.X.astype(np.float64).power(2).sum(axis=0)).ravel()
         return np.asarray(np.maximum(total - self.shape[0] * self.mid**2, 0.0))
 
 
