@@ -1,0 +1,30 @@
+"""An OML that keeps the time of its periodic work apart from that of its rounds."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tagstream import OML
+
+
+class Timed(OML):
+    """OML with a clock around each refit (fit, choice and renewal of the stored codes)."""
+
+    def _start(self) -> None:
+        self.refits: list[tuple[int, float]] = []  # examples seen, seconds
+        super()._start()
+
+    def _renew(self, t: int) -> None:
+        start = time.perf_counter()
+        super()._renew(t)
+        self.refits.append((t, time.perf_counter() - start))
+
+    @property
+    def renewing(self) -> float:
+        """Seconds of all refits."""
+        return sum(seconds for _, seconds in self.refits)
+
+    @classmethod
+    def _get_param_names(cls) -> Any:
+        return OML._get_param_names()
