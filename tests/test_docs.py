@@ -1,0 +1,158 @@
+"""What the pages say runs: Python, shell commands, and the files they begin with.
+
+Blocks of a page run in their order, in an empty folder. A fence ``jsonl posts.jsonl`` writes that
+file; ``pycon`` is a doctest; ``python`` is run; in ``console`` a line after ``$`` is a command
+(tagstream, cat, head and pipes between them) and what follows is its output, ``...`` for any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tagstream
+from tagstream import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["docs/tagging.md", "docs/researchers.md", "docs/architecture.md", "CONTRIBUTING.md"]
+LINKED = [*PAGES, "README.md", "CHANGELOG.md"]
+FENCE = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def blocks(page: str) -> list[tuple[int, str, str, str]]:
+    """Return line number, language, name and text of each fenced block."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [(text.count("\n", 0, m.start()) + 2, *m.groups()) for m in FENCE.finditer(text)]
+
+
+def run_pycon(text: str, names: dict[str, Any], where: str, line: int) -> None:
+    test = doctest.DocTestParser().get_doctest(text, names, where, where, line)
+    test.globs = names  # the parser made a copy
+    report = io.StringIO()
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    runner.run(test, out=report.write, clear_globs=False)
+    assert not runner.failures, report.getvalue()
+
+
+def run_command(command: str) -> str:
+    """Run a pipe of commands in this process and return its output."""
+    stream, _, target = command.partition(" > ")
+    data = b""
+    for part in stream.split(" | "):
+        words = shlex.split(part)
+        if words[0] == "cat":
+            data = b"".join(Path(name).read_bytes() for name in words[1:])
+        elif words[0] == "head":
+            lines = Path(words[2]).read_bytes() if len(words) > 2 else data
+            data = b"".join(lines.splitlines(keepends=True)[: -int(words[1])])
+        else:
+            assert words[0] == "tagstream", command
+            data = run_tagstream(words[1:], data).encode()
+    if target:
+        Path(target).write_bytes(data)
+        return ""
+    return data.decode()
+
+
+def run_tagstream(words: list[str], data: bytes) -> str:
+    out, messages = io.StringIO(), io.StringIO()
+    before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(data))
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(messages):
+            code = cli.main(words)
+    finally:
+        sys.stdin = before
+    assert code == 0, messages.getvalue()
+    return messages.getvalue() + out.getvalue()
+
+
+def run_console(text: str, where: str) -> None:
+    checker = doctest.OutputChecker()
+    # A command goes on in the next line after a backslash.
+    for step in re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
+        command, _, want = step.partition("\n")
+        got = run_command(command)
+        if want.strip():
+            assert checker.check_output(want, got, FLAGS), f"{where}: $ {command}\n{got}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    for line, language, name, text in blocks(page):
+        where = f"{page}:{line}"
+        if name:
+            Path(name).write_text(text, encoding="utf-8")
+        elif language == "pycon":
+            run_pycon(text, names, where, line)
+        elif language == "python":
+            exec(compile("\n" * (line - 1) + text, where, "exec"), names)
+        elif language == "console":
+            run_console(text, where)
+        else:
+            assert language in ("text", "sh"), f"{where}: {language} is not run"
+
+
+def test_the_pages_have_something_to_run() -> None:
+    kinds = {(page, block[1]) for page in PAGES for block in blocks(page)}
+    assert {("docs/tagging.md", "console"), ("docs/tagging.md", "pycon")} <= kinds
+    assert {("docs/researchers.md", "pycon"), ("docs/architecture.md", "pycon")} <= kinds
+
+
+def test_a_page_that_does_not_hold_fails() -> None:
+    with pytest.raises(AssertionError, match="Expected"):
+        run_pycon(">>> 1 + 1\n3\n", {}, "page", 1)
+    with pytest.raises(AssertionError, match="--version"):
+        run_console("$ tagstream --version\ntagstream 99\n", "page")
+    with pytest.raises(AssertionError, match="No such option"):
+        run_console("$ tagstream inspect m.tgs --neither\n", "page")
+
+
+@pytest.mark.parametrize("page", LINKED)
+def test_links_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    # Written elsewhere, at their own pace.
+    later = {"benchmarks.md", "math.md", "reproduce.md", "README.md", "service.md"}
+    for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+        if "://" not in target and Path(target).name not in later:
+            assert (path.parent / target).exists(), f"{page}: {target}"
+
+
+def load_make_api() -> Any:
+    spec = importlib.util.spec_from_file_location("make_api", ROOT / "docs/make_api.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_api_reference_is_up_to_date() -> None:
+    make_api = load_make_api()
+    fresh, kept = make_api.render(), make_api.PAGE.read_text(encoding="utf-8")
+    assert fresh == kept, "run: python docs/make_api.py"
+
+
+def test_the_api_reference_names_all_that_is_public() -> None:
+    page = load_make_api().PAGE.read_text(encoding="utf-8")
+    other = {"load_model": "load", "save_model": "save"}
+    for name in tagstream.__all__:
+        assert f"### `{other.get(name, name)}`" in page
+
+
+def test_versions_agree() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", changes, re.MULTILINE)[1] == tagstream.__version__  # type: ignore[index]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {tagstream.__version__}\n" in citation
