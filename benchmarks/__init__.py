@@ -6,7 +6,7 @@ go into the JSON file as they are.
     title, equal, differs   what is compared, on equal terms in what, and in what not
     rows                    list of dicts, the table
     claims                  list of :func:`benchmarks.timing.claim`: ratios with their targets
-    curves                  list of {"plot", "line", "x", "y", "xlabel", "ylabel"}, optional
+    curves                  list of dicts plot, panel, line, x, y, xlabel, ylabel; optional
     skipped                 names of peers that are not installed
 """
 

@@ -104,20 +104,29 @@ def run(quick: bool) -> Section:
 
 
 def _curves(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = {
+        "n stored": "examples stored",
+        "n seen": "examples seen, window 1,000",
+        "p": "features",
+        "q": "labels = dimension",
+        "d": "dimension",
+    }
     curves = []
     for name in dict.fromkeys(row["curve"] for row in rows):
-        learner, what = name.split(", ", 1)
-        for action in ("predict", "learn"):
-            part = [row for row in rows if row["curve"] == name]
-            curves.append(
-                {
-                    "plot": "growth",
-                    "panel": what.split(",")[0].split()[0],
-                    "line": f"{learner} {action}" + (", window" if "n seen" in what else ""),
-                    "x": [row["at"] for row in part],
-                    "y": [row[f"{action}, µs"] for row in part],
-                }
-            )
+        learner, what, *_ = name.split(", ")
+        part = [row for row in rows if row["curve"] == name]
+        curves += [
+            {
+                "plot": "growth",
+                "panel": names[what],
+                "line": f"{learner} {action}",
+                "x": [row["at"] for row in part],
+                "y": [row[f"{action}, µs"] for row in part],
+                "xlabel": what,
+                "ylabel": "µs per example",
+            }
+            for action in ("predict", "learn")
+        ]
     return curves
 
 

@@ -54,8 +54,17 @@ def run(quick: bool) -> Section:
             for variable, y in by.items():
                 x = grids[variable]
                 row[f"{phase}: {variable}^"] = slope(x[-2:], y[-2:])
-                panel = f"{phase}, {variable}"
-                curves.append({"plot": "paper", "panel": panel, "line": name, "x": x, "y": y})
+                curves.append(
+                    {
+                        "plot": "paper",
+                        "panel": f"{phase} against {variable}",
+                        "line": name,
+                        "x": x,
+                        "y": y,
+                        "xlabel": variable,
+                        "ylabel": "µs per example",
+                    }
+                )
             row[f"{phase}, µs"] = by["n"][1]
         rows.append(row)
     return {

@@ -81,11 +81,12 @@ def run(quick: bool) -> Section:
         curves.append(
             {
                 "plot": "refits",
-                "panel": "t",
+                "panel": "all refits so far",
                 "line": name,
                 "x": at,
                 "y": spent,
-                "ylabel": "seconds of all refits so far",
+                "xlabel": "examples seen",
+                "ylabel": "seconds",
             }
         )
     return {

@@ -145,38 +145,59 @@ def plots(results: dict[str, Any], folder: Path) -> list[Path]:
     curves = [c for s in results["sections"].values() for c in s.get("curves", [])]
     made = []
     for plot in dict.fromkeys(c["plot"] for c in curves):
-        panels = list(dict.fromkeys(c["panel"] for c in curves if c["plot"] == plot))
-        columns = 3 if len(panels) == 6 else min(len(panels), 2)
+        mine = [c for c in curves if c["plot"] == plot]
+        panels = list(dict.fromkeys(c["panel"] for c in mine))
+        columns = min(len(panels), 3)
         height = -(-len(panels) // columns)
         figure, axes = pyplot.subplots(
-            height, columns, figsize=(4.6 * columns, 3.6 * height), squeeze=False
+            height, columns, figsize=(4 * columns + 1, 3.3 * height), squeeze=False
         )
+        colours = dict(zip(dict.fromkeys(c["line"] for c in mine), range(10), strict=False))
         for axis, panel in zip(axes.flat, panels, strict=False):
-            _panel(axis, [c for c in curves if (c["plot"], c["panel"]) == (plot, panel)], panel)
+            _panel(axis, [c for c in mine if c["panel"] == panel], panel, colours)
+        for axis in axes.flat[len(panels) :]:
+            axis.axis("off")
+        handles = {
+            label: handle
+            for axis in axes.flat
+            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+        }
         figure.tight_layout()
+        figure.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 0.97))
         made.append(folder / f"{plot}.png")
-        figure.savefig(made[-1], dpi=110, metadata={"Software": None})
+        figure.savefig(made[-1], dpi=100, bbox_inches="tight", metadata={"Software": None})
         pyplot.close(figure)
     return made
 
 
-LABELS = {
-    "n": "examples stored (with a window: seen)",
-    "p": "features",
-    "q": "labels",
-    "d": "dimension of the codes",
-    "t": "examples seen",
-}
+def _panel(axis: Any, curves: list[dict[str, Any]], title: str, colours: dict[str, int]) -> None:
+    """Draw one panel, with the slope of proportional growth as a dotted line."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-
-def _panel(axis: Any, curves: list[dict[str, Any]], panel: str) -> None:
-    for curve, marker in zip(curves, "osD^vP*Xhd" * 3, strict=False):
-        axis.loglog(curve["x"], curve["y"], marker=marker, markersize=4, label=curve["line"])
-    *phase, variable = panel.split(", ")
-    axis.set_xlabel(LABELS[variable])
-    what = {"training": "learn, ", "testing": "predict, "}.get(phase[0], "") if phase else ""
-    axis.set_ylabel(curves[0].get("ylabel", f"{what}µs per example"))
+    for curve in curves:
+        colour = colours[curve["line"]]
+        axis.loglog(
+            curve["x"],
+            curve["y"],
+            "osD^vP*Xhd"[colour] + "-",
+            color=f"C{colour}",
+            markersize=4,
+            label=curve["line"],
+        )
+    x = sorted({value for curve in curves for value in curve["x"]})
     lowest, highest = (f(f(c["y"]) for c in curves) for f in (min, max))
-    axis.set_ylim(lowest / 2, highest * 2)
+    axis.set_ylim(lowest / 1.7, max(highest, 3 * lowest) * 1.7)
+    axis.loglog([x[0], x[-1]], [lowest / 1.5, lowest / 1.5 * x[-1] / x[0]], "k:", label="∝ size")
+    if len(x) <= 8:
+        axis.set_xticks(x, [f"{v:,}" for v in x], fontsize=8)
+    else:
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_minor_formatter(NullFormatter())
+    axis.minorticks_off()
+    axis.set_title(title, fontsize=10)
+    axis.set_xlabel(curves[0]["xlabel"])
+    axis.set_ylabel(curves[0]["ylabel"])
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
