@@ -152,11 +152,12 @@ def test_search_is_exact_far_from_the_origin(sparse, step):
         assert distances[i].tolist() == best
 
 
-def test_search_is_exact_when_one_feature_dwarfs_the_others():
+@pytest.mark.parametrize("sparse", [False, True])
+def test_search_is_exact_when_one_feature_dwarfs_the_others(sparse):
     rng = np.random.default_rng(7)
     X = np.column_stack([1e7 + rng.integers(0, 3, 200), 1e-3 * rng.normal(size=(200, 3))])
     X = X.astype(np.float32)
-    distances, found = store(X, False).search(X[:30], 6)
+    distances, found = store(X, sparse).search(as_rows(X[:30], sparse), 6)
     for i, query in enumerate(X[:30]):
         best, positions = slow.nearest(X, query, 6)
         assert found[i].tolist() == positions
@@ -170,6 +171,26 @@ def test_a_stored_row_finds_itself_at_distance_zero(sparse):
     distances, found = store(X, sparse).search(as_rows(X, sparse), 1)
     assert not distances.any()
     np.testing.assert_array_equal(X[found[:, 0]], X)
+
+
+def test_sparse_and_dense_search_give_the_same_bits():
+    rng = np.random.default_rng(71)
+    X = np.where(rng.random((200, 30)) < 0.3, rng.normal(size=(200, 30)), 0)
+    answers = [store(X, s).search(as_rows(X[:50], s), 9) for s in (False, True)]
+    for dense_one, sparse_one in zip(*answers, strict=True):
+        np.testing.assert_array_equal(sparse_one, dense_one)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_one_query_is_answered_as_among_many(sparse):
+    rng = np.random.default_rng(72)
+    X, queries = grid(rng, 300, 5), grid(rng, 40, 5)
+    rows = store(X, sparse)
+    together = rows.search(as_rows(queries, sparse), 7)
+    for i in range(40):
+        alone = rows.search(as_rows(queries[i : i + 1], sparse), 7)
+        for one, many in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(one[0], many[i])
 
 
 def test_copies_are_returned_oldest_first():

@@ -319,6 +319,17 @@ def test_learn_one_two_hundred_times_is_one_partial_fit():
         assert_same_state(feed(model, X, Y, range(200)).to_state(), whole)
 
 
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_one_row_is_answered_as_among_many(setting):
+    X, Y = draw(150, seed=55)
+    model = OML(random_state=1, **SETTINGS[setting])
+    for start, stop in [(0, 10), (10, 60), (60, 120)]:
+        model.partial_fit(X[start:stop], Y[start:stop])
+        together = model.predict_proba(X[100:])
+        alone = [model.predict_proba_one(x) for x in X[100:]]
+        np.testing.assert_array_equal(alone, together)
+
+
 @pytest.mark.parametrize("setting", ["default", "windowed", "narrow", "lifted"])
 def test_the_state_does_not_depend_on_the_cuts_while_labels_appear(setting):
     X, Y = draw(200, q=9, n_late=4, seed=15)
