@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -190,6 +192,22 @@ def test_the_cap_is_respected_and_bites_only_before_the_root(cap):
             assert what.lam == cap
             assert 0 < slow.loss(V_new, about) < what.loss  # better, not yet good
     assert capped > 0
+
+
+def test_a_capped_step_solves_the_softened_problem():
+    # min ½‖V' − V‖² + C · loss(V'): no random V' does better, near the solution or far from it.
+    rng = np.random.default_rng(33)
+    for V, z, y, y_nn, about in active(34, 25, q=4):
+        cap = 0.3 * play_round(V, z, y, y_nn)[1].lam
+
+        def cost(other, V=V, about=about, cap=cap):
+            return 0.5 * ((other - V) ** 2).sum() + cap * slow.loss(other, about)
+
+        V_new, what = play_round(V, z, y, y_nn, step_max=cap)
+        assert what.lam == cap
+        for base, near in itertools.product((V, V_new), (1e-3, 0.1, 1.0)):
+            for _ in range(50):
+                assert cost(base + near * rng.normal(size=V.shape)) >= cost(V_new) - 1e-12
 
 
 def test_the_exact_step_has_no_lower_bound():
