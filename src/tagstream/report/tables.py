@@ -248,8 +248,8 @@ def _ablation_table(results: Results) -> Table:
         names = [d for d in results.datasets if (d, method) in results.holdout]
         row = [results.titles[method]]
         for measure in MEASURES:
-            changes = [c for name in names if (c := change(results, name, method, measure))]
-            row.append(f"{100 * np.mean(changes):+.1f} %" if changes else "0 %")
+            changes = [change(results, name, method, measure) for name in names]
+            row.append(f"{100 * np.mean(changes):+.1f} %")
         wins = count_wins(results, "oml", (method,))
         worse = count_wins(results, method, ("oml",))
         rows.append((*row, f"{wins.cells} of {wins.total}", str(worse.cells)))
