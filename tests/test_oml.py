@@ -532,12 +532,19 @@ def test_a_narrow_metric_starts_with_the_leading_directions_of_the_labels():
 
 
 def test_what_a_narrow_metric_has_learnt_survives_the_turn_to_new_directions():
-    # At t = 40 the directions are chosen again.  Learning changes V off the isometry; the turn
-    # must carry that over: with the same labels again the directions, hence V, stay.
-    X, Y = draw(40, q=6, seed=34)
-    model = OML(n_components=3, step_max=1e9, **PLAIN).partial_fit(X, Y)
-    off = np.abs(model.V_.T @ model.V_ - np.eye(3)).max()
-    assert off > 0.05
+    # The directions are chosen again at the first fit from t = 40 on.  Of that example nothing is
+    # known, so it has no round, and all that happens to V is the turn.
+    X, Y = draw(60, q=6, seed=34)
+    turn = next(t for t in fits(60) if t >= 40)
+    model = OML(n_components=3, step_max=0.1, **PLAIN).partial_fit(X[: turn - 1], Y[: turn - 1])
+    V, B = model.V_.copy(), model.to_state()["learner"]["basis"]
+    np.testing.assert_allclose(B.T @ B, np.eye(3), atol=1e-12)
+    assert np.abs(V - B).max() > 0.01  # something has been learnt
+    model.partial_fit(X[turn - 1 : turn], np.full((1, 6), np.nan))
+    top = np.linalg.svd(Y[: turn - 1] - Y[: turn - 1].mean(axis=0))[2][:3].T
+    turned = model.to_state()["learner"]["basis"]
+    np.testing.assert_allclose(turned @ turned.T, top @ top.T, atol=1e-9)
+    np.testing.assert_allclose(model.V_, turned + (V - B) @ (B.T @ turned), atol=1e-12)
 
 
 def test_a_cap_of_zero_learns_nothing():

@@ -97,10 +97,16 @@ def test_the_chosen_ridge_is_nearly_as_good_as_the_left_out_best(p, sample, monk
 
 
 def test_near_interpolation_nothing_is_trusted():
-    # Copies of rows with equal labels: the smaller the ridge, the better it looks left out.
-    X, Y = draw(3, 20, 40, 3)
-    X, Y = np.repeat(X, 2, axis=0), np.repeat(Y, 2, axis=0)
-    assert generalised_error(X, Y, auto(X, Y).ridge)[1] >= 0.05
+    # Loud columns that are the labels beside many faint ones: the less ridge, the smaller the
+    # quotient of generalised cross-validation, down to where both its sides vanish.
+    rng = np.random.default_rng(3)
+    Y = (rng.random((30, 3)) < 0.4).astype(np.uint8)
+    X = np.hstack([10.0 * Y, rng.normal(size=(30, 40))]).astype(np.float32)
+    least = (centred(X) ** 2).sum() * 1e-8
+    assert generalised_error(X, Y, least)[1] < 1e-3
+    chosen = auto(X, Y).ridge
+    assert generalised_error(X, Y, least)[0] < generalised_error(X, Y, chosen)[0]
+    assert generalised_error(X, Y, chosen)[1] >= 0.05
 
 
 # ---------------------------------------------------------------------- what is chosen
