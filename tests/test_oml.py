@@ -501,6 +501,22 @@ def test_the_window_bounds_the_memory():
     assert model.nbytes_ - fixed <= (9 / 8) ** 2 * 1000 * (raw / 1000 + 8) + 2000
 
 
+def test_choices_are_made_again_when_the_stream_has_doubled(monkeypatch):
+    at, choose = [], projection.choose
+
+    def spy(rows, *args, **kwargs):
+        at.append(rows.shape[0])
+        return choose(rows, *args, **kwargs)
+
+    monkeypatch.setattr(projection, "choose", spy)
+    X, Y = draw(200, seed=56)
+    OML(**PLAIN).partial_fit(X, Y)
+    expected = [20]
+    while doubled := [t for t in fits(200) if t >= 2 * expected[-1]]:
+        expected.append(doubled[0])
+    assert at == expected == [20, 47, 112]
+
+
 @pytest.mark.parametrize("window", [1, 2, 3, 5])
 def test_tiny_windows_work(window):
     X, Y = draw(60, seed=31)
