@@ -289,11 +289,19 @@ class Memory:
         return sum(part.nbytes for part in parts if part is not None)
 
     def grow(self, q: int) -> None:
-        """Keep ``q`` labels per example; of the new ones, the stored examples have none."""
-        self.n_labels = q
+        """Keep ``q`` labels per example; of the new ones, the stored examples have none.
+
+        Only of those of which nothing is known, that is not known either.
+        """
+        old, self.n_labels = self.n_labels, q
         self._labels.widen(-(-q // 8))
         if self._known is not None:
             self._known.widen(-(-q // 8), fill=255)
+            bits = np.unpackbits(self._known.live, axis=1)
+            blank = (~bits[:, :old].any(axis=1)).nonzero()[0] if old else []
+            if len(blank):
+                bits[blank, old:q] = 0
+                self._known.live[:] = np.packbits(bits, axis=1)
 
     def append(
         self,
