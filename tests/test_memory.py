@@ -348,7 +348,9 @@ def test_the_first_unknown_entry_leaves_earlier_examples_known():
 
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize(("old", "new"), [(3, 5), (7, 8), (8, 9), (5, 20)])
-def test_of_a_new_label_every_stored_example_is_known_to_have_none(old, new, unknown):
+def test_of_a_new_label_stored_examples_have_none_unless_nothing_is_known_of_them(
+    old, new, unknown
+):
     rng = np.random.default_rng(14)
     X, before = grid(rng, 40, 3), draw_labels(rng, 40, old, unknown)
     made = filled(X, before)
@@ -358,8 +360,8 @@ def test_of_a_new_label_every_stored_example_is_known_to_have_none(old, new, unk
     after = made.labels()
     np.testing.assert_array_equal(after.Y, np.pad(before.Y, ((0, 0), (0, new - old))))
     if unknown:
-        fill = ((0, 0), (0, new - old))
-        np.testing.assert_array_equal(after.known, np.pad(before.known, fill, constant_values=True))
+        something = np.repeat(before.known.any(axis=1)[:, None], new - old, axis=1)
+        np.testing.assert_array_equal(after.known, np.hstack([before.known, something]))
     # What was said about the old labels is said again, bit for bit.
     np.testing.assert_array_equal(made.votes(found)[:, :old], votes)
     assert (made.votes(found)[:, old:] < 1e-6).all()

@@ -298,9 +298,8 @@ class Memory:
         if self._known is not None:
             self._known.widen(-(-q // 8), fill=255)
             bits = np.unpackbits(self._known.live, axis=1)
-            blank = (~bits[:, :old].any(axis=1)).nonzero()[0] if old else []
-            if len(blank):
-                bits[blank, old:q] = 0
+            if old:
+                bits[bits[:, :old].sum(axis=1) == 0, old:q] = 0
                 self._known.live[:] = np.packbits(bits, axis=1)
 
     def append(
