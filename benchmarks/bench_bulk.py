@@ -83,7 +83,7 @@ def _claims(case: str, row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def run(quick: bool) -> Section:
-    n, turns = (3000, 2) if quick else (20_000, 3)
+    n, turns = (2000, 1) if quick else (20_000, 3)
     stream = make_stream(n, p=P, q=Q, seed=2)
     X, Y = stream.X.astype(np.float32), stream.Y
     learners = {

@@ -55,6 +55,10 @@ def run(quick: bool) -> Section:
             all_rows,
         ),
         "tagstream KNN": (lambda: peers.tagstream_pair(KNN(window=WINDOW), X, Y), all_rows),
+        "tagstream KNN, by predict and partial_fit": (
+            lambda: peers.batch_of_one(KNN(window=WINDOW), X, Y),
+            few,
+        ),
     }
     if "vw" in here:
         for how, make in {

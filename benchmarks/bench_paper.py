@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_growth import BLOCK, block_times
+from benchmarks.bench_growth import BLOCK, Case, best_blocks
 from benchmarks.timed import Timed
 from benchmarks.timing import Section, slope, tell
 from tagstream import KNN, OLANSGD, OSMLELM, make_stream
@@ -33,7 +33,7 @@ def _learners() -> dict[str, Callable[[], Any]]:
 
 
 def run(quick: bool) -> Section:
-    base = {"n": 3000, "p": 100, "q": 15}
+    base = {"n": 1500 if quick else 3000, "p": 100, "q": 15}
     grids = {
         "n": [1000, 4000] if quick else [1000, 3000, 10_000, 30_000],
         "p": [30, 300] if quick else [30, 100, 300, 1000],
@@ -46,9 +46,10 @@ def run(quick: bool) -> Section:
         row["training, printed"], row["testing, printed"] = PRINTED[name]
         times: dict[str, dict[str, list[float]]] = {"training": {}, "testing": {}}
         for variable, values in grids.items():
-            pairs = [_times(make(), base | {variable: value}, turns) for value in values]
-            times["testing"][variable] = [test * 1e6 for test, _ in pairs]
-            times["training"][variable] = [train * 1e6 for _, train in pairs]
+            cases = [_case(make(), base | {variable: value}, turns) for value in values]
+            pairs = best_blocks(cases, turns)
+            times["testing"][variable] = [test for test, _ in pairs]
+            times["training"][variable] = [train for _, train in pairs]
             tell(".")
         for phase, by in times.items():
             for variable, y in by.items():
@@ -79,9 +80,7 @@ def run(quick: bool) -> Section:
     }
 
 
-def _times(model: Any, size: dict[str, int], turns: int) -> tuple[float, float]:
+def _case(model: Any, size: dict[str, int], turns: int) -> Case:
     n, p, q = size["n"], size["p"], size["q"]
     stream = make_stream(n + turns * BLOCK, p=p, q=q, cardinality=min(2.5, q / 3), seed=8)
-    X, Y = stream.X.astype(np.float32), stream.Y
-    model.partial_fit(X[:n], Y[:n])
-    return block_times(model, X[n:], Y[n:], turns)
+    return model, stream.X.astype(np.float32), stream.Y, n

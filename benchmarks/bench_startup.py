@@ -83,7 +83,7 @@ def _read_only(folder: Path) -> float:
 
 
 def run(quick: bool) -> Section:
-    turns = 2 if quick else 7
+    turns = 1 if quick else 7
     program = (
         "from tagstream.cli import main; import sys; sys.argv = ['tagstream', '--help']; main()"
     )

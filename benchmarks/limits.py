@@ -55,8 +55,3 @@ def run(quick: bool) -> Section:
         "rows": rows,
         "claims": [],
     }
-
-
-def value(section: Section, name: str) -> float:
-    """Return one of the limits."""
-    return next(float(row["value"]) for row in section["rows"] if row["limit"] == name)

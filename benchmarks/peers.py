@@ -20,6 +20,14 @@ def tagstream_pair(model: Any, X: Any, Y: Any) -> Pair:
     return lambda i: model.predict_one(X[i]), lambda i: model.learn_one(X[i], Y[i])
 
 
+def batch_of_one(model: Any, X: Any, Y: Any) -> Pair:
+    """The calls for batches, which check all that scikit-learn asks for."""
+    return (
+        lambda i: model.predict(X[i : i + 1]),
+        lambda i: model.partial_fit(X[i : i + 1], Y[i : i + 1]),
+    )
+
+
 def river_knn(X: Any, Y: Any, window: int, engine: str) -> Pair:
     """One nearest-neighbour search per item, each label set a class of its own."""
     from river import multioutput, neighbors
