@@ -19,6 +19,9 @@ import numpy as np
 import pytest
 
 from tagstream import cli, data, persist
+from tagstream.cli import output
+from tagstream.cli.learn import Keeper
+from tagstream.cli.options import METHODS
 
 WORDS = {
     "sea": ["swim", "beach", "wave", "sand", "tide"],
@@ -389,14 +392,14 @@ def test_a_model_that_another_process_wrote_meanwhile_is_not_overwritten(
     run("learn", path, *SMALL, "-m", "m.tgs")
     run("learn", path, *SMALL, "-m", "other.tgs", "--again")
     other = Path("other.tgs").read_bytes()
-    learn_chunk = cli._Keeper.learn
+    learn_chunk = Keeper.learn
 
     def meanwhile(self, *args):
         Path("m.tgs").unlink()
         Path("m.tgs").write_bytes(other)
         return learn_chunk(self, *args)
 
-    monkeypatch.setattr(cli._Keeper, "learn", meanwhile)
+    monkeypatch.setattr(Keeper, "learn", meanwhile)
     code, _, err = run("learn", path, *SMALL, "-m", "m.tgs", "--again")
     assert code == 1
     assert "another process has written this model" in err
@@ -476,14 +479,59 @@ def test_evaluate_draws_a_curve_and_reads_standard_input(run):
     assert out.count("█") > 20
 
 
+def test_the_demo_compares_oml_with_knn_and_writes_a_page(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, err = run("demo", "--items", "100")
+    assert code == 0
+    assert err == f"see {Path('demo-report', 'index.html')}\n"
+    assert "<svg" in (tmp_path / "demo-report" / "index.html").read_text("utf-8")
+    words = ("oml", "knn", "Micro-F1", "Macro-F1", "Example-F1", "Hamming loss")
+    assert all(word in out for word in words)
+    assert "olansgd" not in out
+
+
+def test_who_waits_at_a_terminal_is_told_that_kernels_are_compiled(monkeypatch, tmp_path):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def said(cache, quiet=False):
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        monkeypatch.setattr(output, "_cache_folder", lambda: cache)
+        output.say_compiling(quiet)
+        return sys.stderr.getvalue()
+
+    assert said(tmp_path) == "compiling kernels (first run only, some seconds)…\n"
+    assert said(tmp_path, quiet=True) == ""
+    assert "every run" in said(None)
+    index = tmp_path / f"kernels.scan-1.py{sys.version_info[0]}{sys.version_info[1]}.nbi"
+    index.touch()
+    assert said(tmp_path) == ""
+    os.utime(index, (0, 0))  # older than the source: numba will not use it
+    assert "first run only" in said(tmp_path)
+
+
+def test_oml_as_published_is_seeded_and_stays_so(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", posts(20))
+    args = ("learn", "a.jsonl", *SMALL, "--method", "oml-published", "--seed", "3", "-m")
+    assert run(*args, "m.tgs")[0] == 0
+    params = persist.inspect("m.tgs").params
+    assert (params["random_state"], params["step"]) == (3, "cubic")
+    assert run(*args, "m.tgs")[0] == 0
+    run("learn", "a.jsonl", *SMALL, "-m", "other.tgs")
+    code, _, err = run(*args, "other.tgs")
+    assert code == 2
+    assert is_one_line(err)
+
+
 @pytest.mark.slow
 def test_the_demo_runs(run, tmp_path):
     pytest.importorskip("matplotlib")
-    code, out, err = run("demo", "--items", "300", "--out", "page")
+    code, out, err = run("demo", "--items", "300", "--out", "page", "--method", "all")
     assert code == 0
     assert err == f"see {Path('page', 'index.html')}\n"
     assert (tmp_path / "page" / "index.html").is_file()
-    assert all(name in out for name in cli.METHODS)
+    assert all(name in out for name in METHODS)
     assert "nearest items" in out
 
 
@@ -605,7 +653,7 @@ def test_the_version_is_told(run):
 
 # ------------------------------------------------------------------ as a process
 def tagstream(*args, **kwargs):
-    command = [sys.executable, "-m", "tagstream.cli", *map(str, args)]
+    command = [sys.executable, "-m", "tagstream", *map(str, args)]
     return subprocess.Popen(command, stdout=-1, stderr=-1, text=True, **kwargs)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tagstream import cli, persist
+from tagstream.cli.learn import Keeper
 from tagstream.data import make_stream, write_csv
 
 METHODS = ("oml", "knn", "osml-elm", "olansgd")
@@ -50,7 +51,7 @@ def set_trap(point: str, countdown: int) -> None:
     fsync, replace, learn_chunk, to_write = (
         os.fsync,
         os.replace,
-        cli._Keeper.learn,
+        Keeper.learn,
         persist._write_atomically,
     )
     if point == "before_fsync":
@@ -60,7 +61,7 @@ def set_trap(point: str, countdown: int) -> None:
     elif point == "after_rename":
         persist.os.replace = lambda a, b: (replace(a, b), trap())
     elif point == "between_chunks":
-        cli._Keeper.learn = lambda *args: (learn_chunk(*args), trap())[0]
+        Keeper.learn = lambda *args: (learn_chunk(*args), trap())[0]
     elif point == "half_written":
 
         def write_half(path: str, parts: list[bytes]) -> None:

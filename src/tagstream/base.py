@@ -87,7 +87,7 @@ def check_number(
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise unless ``value`` is one of the ``choices`` of parameter ``name``."""
-    if not any(value is c or (isinstance(c, str) and value == c) for c in choices):
+    if not any(value is c or (isinstance(value, str) and value == c) for c in choices):
         listed = ", ".join(map(repr, choices))
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
 
@@ -487,7 +487,11 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
         The dtype is that of the first ``Y`` if that was an integer or boolean array, else uint8.
         """
-        return self._decide(self.predict_proba(X))
+        return self.decide(self.predict_proba(X))
+
+    def decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the predictions that scores of :meth:`predict_proba` stand for."""
+        return self._decide(scores)
 
     def predict_one(self, x: Any) -> Any:
         """Return the prediction for one item ``x`` of shape (p,)."""

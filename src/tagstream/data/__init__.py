@@ -6,7 +6,15 @@
 from tagstream.data.arff import iter_arff, read_labels_xml
 from tagstream.data.dataset import Batch, Dataset
 from tagstream.data.libsvm import iter_libsvm
-from tagstream.data.registry import DATASETS, DatasetInfo, RemoteFile, data_home, fetch, load
+from tagstream.data.registry import (
+    DATASETS,
+    DatasetInfo,
+    RemoteFile,
+    data_home,
+    fetch,
+    format_of,
+    load,
+)
 from tagstream.data.synthetic import make_stream
 from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
 from tagstream.data.writers import write_arff, write_csv, write_jsonl, write_libsvm
@@ -20,6 +28,7 @@ __all__ = [
     "RemoteFile",
     "data_home",
     "fetch",
+    "format_of",
     "iter_arff",
     "iter_csv",
     "iter_jsonl",

@@ -34,6 +34,7 @@ __all__ = [
     "Source",
     "collect",
     "concatenate",
+    "open_unpacked",
     "stack",
     "stem",
 ]
@@ -150,7 +151,7 @@ class Lines:
         self.number = 0
         if isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-":
             self.path = os.fspath(source)
-            file: Any = _open(self.path)
+            file: Any = open_unpacked(self.path)
             self._close = file.close
         else:
             file = sys.stdin.buffer if isinstance(source, (str, os.PathLike)) else source
@@ -203,14 +204,17 @@ class Lines:
         return DataError(f"{self.path}:{self.number if number is None else number}: {message}")
 
 
-def _open(path: str) -> gzip.GzipFile | bz2.BZ2File | IO[bytes]:
-    with open(path, "rb") as file:
-        magic = file.read(3)
+def open_unpacked(path: str) -> gzip.GzipFile | bz2.BZ2File | IO[bytes]:
+    """Open a file for reading, through gzip or bzip2 if its first bytes say so."""
+    file = open(path, "rb")  # noqa: SIM115  # a pipe could not be opened again, and is not packed
+    magic = file.peek(3)
     if magic[:2] == b"\x1f\x8b":
+        file.close()
         return gzip.open(path, "rb")
-    if magic == b"BZh":
+    if magic[:3] == b"BZh":
+        file.close()
         return bz2.open(path, "rb")
-    return open(path, "rb")
+    return file
 
 
 def stem(path: str | os.PathLike[str]) -> Path:

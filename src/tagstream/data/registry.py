@@ -27,7 +27,7 @@ from tagstream.data.dataset import Dataset, collect, concatenate, stem
 from tagstream.data.libsvm import iter_libsvm
 from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
 
-__all__ = ["DATASETS", "DatasetInfo", "RemoteFile", "data_home", "fetch", "load"]
+__all__ = ["DATASETS", "DatasetInfo", "RemoteFile", "data_home", "fetch", "format_of", "load"]
 
 _MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan"
 _BOOMER = "https://raw.githubusercontent.com/mrapp-ke/Boomer"
@@ -331,7 +331,7 @@ def load(
             f"data must be a file or one of {', '.join(DATASETS)}, got {str(name_or_path)!r}"
         )
     where, name = str(path), stem(path).name
-    match format or _format(path):
+    match format or format_of(path):
         case "arff":
             return concatenate(iter_arff(path, labels=labels, missing=missing), path=where)
         case "libsvm":
@@ -381,7 +381,15 @@ _SUFFIXES: Sequence[tuple[str, tuple[str, ...]]] = [
 ]
 
 
-def _format(path: Path) -> str:
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return the format that a file's suffix tells: arff, csv, jsonl or libsvm.
+
+    Examples
+    --------
+    >>> format_of("posts.jsonl.gz"), format_of("train.svm")
+    ('jsonl', 'libsvm')
+    """
+    path = Path(path)
     suffix = (path.with_suffix("") if path.suffix in {".gz", ".bz2"} else path).suffix.lower()
     for name, suffixes in _SUFFIXES:
         if suffix in suffixes:

@@ -1,0 +1,93 @@
+"""The commands put together, and how they end: exit codes, errors in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from tagstream import __version__
+from tagstream.cli.data import convert, fetch, list_all
+from tagstream.cli.evaluate import demo, evaluate, report, reproduce
+from tagstream.cli.learn import Stopped, learn
+from tagstream.cli.output import Failed, put, say
+from tagstream.cli.predict import explain, inspect, predict
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (learn, predict, explain, inspect, evaluate, demo, reproduce, report):
+    app.command()(command)
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+data_app.command("list")(list_all)
+data_app.command()(fetch)
+data_app.command()(convert)
+app.add_typer(data_app, name="data", help="List, fetch and convert data sets.")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        put(f"tagstream {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _app(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Suggest tags for a stream of items, and learn from every correction.
+
+    \b
+    Begin here:
+      tagstream demo                                  see it at work
+      tagstream learn posts.jsonl --model m.tgs       learn {"text": ..., "y": [tags]} lines
+      cat new.jsonl | tagstream predict - -m m.tgs    suggest tags
+      tagstream explain "some text" -m m.tgs          see why
+      tagstream evaluate emotions --method all        compare the learners
+    """
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    usage_error: Any = typer.BadParameter.__base__  # of click, or of typer's own copy of it
+    try:
+        code = app(args=argv, prog_name="tagstream", standalone_mode=False)
+    except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            say(error.format_message())
+            return 2
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "tagstream"
+        message = error.format_message().removeprefix("Invalid value: ")
+        return _fail(f"{message} (see {command} --help)", 2)
+    except (Stopped, KeyboardInterrupt, typer.Abort):
+        return _fail("stopped", 130)
+    except (Failed, ImportError, ValueError, OSError) as error:
+        return _fail(_one_line(error), 1)
+    return code if isinstance(code, int) else 0
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if line.startswith("Input X contains NaN"):
+        return "X must have no missing values, got some; fill them with --missing VALUE"
+    return line
+
+
+def _fail(message: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        print(f"tagstream: {message}", file=sys.stderr)
+    return code

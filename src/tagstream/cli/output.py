@@ -1,0 +1,123 @@
+"""What a command tells: data on standard output, messages and progress on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Bar", "Failed", "new_table", "put", "put_json", "put_table", "say", "say_compiling"]
+
+
+class Failed(Exception):
+    """Something went wrong; the message is all the user needs."""
+
+
+def put(text: str) -> None:
+    """Write to standard output at once; end quietly when nobody reads on."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with contextlib.suppress(OSError, ValueError):  # what is left must not fail at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+def put_json(value: Any) -> None:
+    """Write a value as one line of JSON."""
+    put(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def new_table(title: str | None, *columns: str) -> Table:
+    """Return an empty table; columns whose name begins with a capital are numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in columns:
+        longest = max(map(len, column.split()))
+        justify: Literal["left", "right"] = "left" if column[:1].islower() else "right"
+        table.add_column(column, justify=justify, min_width=longest, overflow="fold")
+    return table
+
+
+def put_table(table: Table) -> None:
+    """Write a table, as wide as the terminal."""
+    from rich.console import Console
+
+    page = io.StringIO()
+    terminal = sys.stdout.isatty()
+    Console(file=page, force_terminal=terminal, width=None if terminal else 120).print(table)
+    put("\n".join(line.rstrip() for line in page.getvalue().splitlines()) + "\n")
+
+
+def say(message: str, quiet: bool = False) -> None:
+    """Write a message to standard error."""
+    if not quiet:
+        print(message, file=sys.stderr)
+
+
+def say_compiling(quiet: bool) -> None:
+    """Tell who waits at a terminal when the compiled loops are not in numba's cache yet."""
+    if quiet or not sys.stderr.isatty():
+        return
+    from tagstream import kernels
+
+    folder, source = _cache_folder(), Path(kernels.__file__)
+    python = f"py{sys.version_info[0]}{sys.version_info[1]}"
+    indexes = folder.glob(f"{source.stem}.*.{python}.nbi") if folder else ()
+    # numba compiles again what is older than its source
+    if not any(index.stat().st_mtime >= source.stat().st_mtime for index in indexes):
+        when = "first run only" if folder else "every run, as no cache directory can be written"
+        say(f"compiling kernels ({when}, some seconds)…")
+
+
+def _cache_folder() -> Path | None:
+    """Return where numba keeps what it has compiled of the kernels; None if it cannot."""
+    from tagstream import kernels
+
+    dispatcher: Any = kernels.project_dense
+    folder = dispatcher.stats.cache_path
+    return None if folder is None else Path(folder)
+
+
+class Bar:
+    """Progress on standard error, if that is a terminal."""
+
+    def __init__(self, what: str, quiet: bool) -> None:
+        self._bar: Any = None
+        self._what = what
+        self._on = not quiet and sys.stderr.isatty()
+
+    def __enter__(self) -> Bar:
+        if self._on:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self._what, total=None)
+        return self
+
+    def __call__(self, done: int, total: int | None = None, left: float = float("nan")) -> None:
+        """Show how much is done, of how much, and the seconds left, where these are known."""
+        if self._bar is not None:
+            of = f" of {total:,}" if total else ""
+            of += f", {left / 60:,.1f} min left" if left == left else ""
+            text = f"{self._what}: {done:,}{of}"
+            self._bar.update(self._task, description=text, completed=done, total=total)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

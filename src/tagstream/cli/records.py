@@ -1,0 +1,278 @@
+"""Reading DATA: files, standard input and data sets by name, as chunks of records."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tagstream.cli.output import Failed
+
+if TYPE_CHECKING:
+    from tagstream.data import Batch, Dataset
+
+__all__ = [
+    "FORMATS",
+    "Chunk",
+    "Reading",
+    "Tally",
+    "check_features",
+    "format_of",
+    "is_data_set",
+    "skip",
+    "to_chunk",
+]
+
+FORMATS = ("arff", "csv", "jsonl", "libsvm")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some consecutive records, whatever file they came from."""
+
+    X: Any
+    Y: Any  # label sets (None: nothing known), or an indicator with NaN where not known
+    classes: Sequence[str] | None  # the columns of the indicator; names the file declares
+    ids: Sequence[Any] | None
+    features: Sequence[str] | None
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def take(self, rows: Sequence[int]) -> Chunk:
+        """Return some of the records."""
+        Y = [self.Y[i] for i in rows] if isinstance(self.Y, list) else self.Y[rows]
+        ids = None if self.ids is None else [self.ids[i] for i in rows]
+        return replace(self, X=self.X[rows], Y=Y, ids=ids)
+
+    def labelled(self) -> Chunk:
+        """Return the records of which at least one label is known."""
+        if isinstance(self.Y, list):
+            some = [i for i, labels in enumerate(self.Y) if labels is not None]
+        else:
+            some = (self.Y == self.Y).any(axis=1).nonzero()[0].tolist()
+        return self if len(some) == len(self) else self.take(some)
+
+
+def to_chunk(part: Batch | Dataset) -> Chunk:
+    """Return what a reader gave as a chunk."""
+    import numpy as np
+
+    from tagstream.data import Dataset
+    from tagstream.data.dataset import collect
+
+    if not isinstance(part, Dataset):
+        if not part.unknown:
+            return Chunk(part.X, part.label_sets, part.label_names, part.ids, part.feature_names)
+        part = collect([part], path="", name="")
+    Y = part.Y if part.known is None else np.where(part.known, part.Y, np.nan)
+    return Chunk(part.X, Y, part.label_names, part.ids, part.feature_names)
+
+
+def skip(chunks: Iterator[Chunk], n: int) -> Iterator[Chunk]:
+    """Leave out the first ``n`` records."""
+    for chunk in chunks:
+        if n < len(chunk):
+            yield chunk if n == 0 else chunk.take(range(n, len(chunk)))
+        n = max(n - len(chunk), 0)
+
+
+def check_features(chunk: Chunk, model: Any, extra: dict[str, Any], path: str) -> None:
+    """Refuse columns that are not those the model has learnt."""
+    n, width = getattr(model, "n_features_in_", None), chunk.X.shape[1]
+    if n not in (None, width):
+        raise Failed(f"{path}: must have {n} features as the model has learnt, got {width}")
+    names = zip(chunk.features or (), extra.get("features") or (), strict=False)
+    for j, (got, want) in enumerate(names):
+        if got != want:
+            raise Failed(f"{path}: feature {j} must be {want!r} as the model learnt, got {got!r}")
+
+
+class Tally:
+    """The lines of a file or of standard input (``-``); counts and digests what it has given."""
+
+    def __init__(self, path: str) -> None:
+        from tagstream.data.dataset import open_unpacked
+
+        self.path = path
+        self.name = "<stdin>" if path == "-" else path  # as readers call it
+        self._file: Any = sys.stdin.buffer if path == "-" else open_unpacked(path)
+        self._first: bytes | None = None
+        self._digest = hashlib.sha256()
+        self.n_bytes = 0
+
+    def readline(self, limit: int = -1) -> bytes:
+        """Return the next line."""
+        line: bytes = self._file.readline(limit) if self._first is None else self._first
+        self._first = None
+        self.n_bytes += len(line)
+        self._digest.update(line)
+        return line
+
+    def peek(self) -> bytes:
+        """Return the first line without using it up."""
+        first: bytes = self._file.readline()
+        self._first = first
+        return first
+
+    def so_far(self) -> dict[str, Any]:
+        """Return what tells this source apart from others: length and digest of what was read."""
+        return {"bytes": self.n_bytes, "sha256": self._digest.hexdigest()}
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.path != "-":
+            self._file.close()
+
+    @classmethod
+    def begins_with(cls, path: str, position: dict[str, Any]) -> bool:
+        """Tell whether a file begins with what was read of it before."""
+        from tagstream.data.dataset import Lines
+
+        with contextlib.closing(cls(path)) as tally:
+            lines = Lines(tally)  # type: ignore[arg-type]  # it has what a reader needs
+            while tally.n_bytes < position["bytes"] and lines.take(1):
+                pass
+        return {**position, **tally.so_far()} == position
+
+
+def is_data_set(data: str) -> bool:
+    """Tell whether DATA is the name of a benchmark data set; a file of that name comes first."""
+    from tagstream.data import DATASETS
+
+    return data.lower() in DATASETS and not Path(data).is_file()
+
+
+def format_of(path: str, said: str | None, option: str = "--format") -> str:
+    """Return the format that ``option`` says or, without it, the ending of the file."""
+    from tagstream import data
+
+    if said is not None and said not in FORMATS:
+        raise typer.BadParameter(f"{option} must be one of {', '.join(FORMATS)}, got {said!r}")
+    try:
+        return said or data.format_of(path)
+    except ValueError:
+        if option == "--format" and not Path(path).exists():
+            raise Failed(
+                f"{path}: must be a file or the name of a data set, got neither; "
+                "see tagstream data list"
+            ) from None
+        raise Failed(f"{path}: the ending does not tell the format; say it with {option}") from None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How records are read; what is not said is taken from the model or found out."""
+
+    format: str | None = None
+    labels: Any = None
+    sep: str | None = None
+    text: str | None = None
+    ids: str | None = None
+    missing: float | None = None
+    hashing: dict[str, Any] = field(default_factory=dict)
+    usual: str | None = None  # the format of what was learnt before, for standard input
+
+    def merged(self, saved: dict[str, Any]) -> Reading:
+        """Return this with saved values in the place of what was not said."""
+        known = {f.name for f in fields(self)}
+        unsaid = {key for key in known & set(saved) if getattr(self, key) in (None, {})}
+        return replace(self, **{key: saved[key] for key in unsaid})
+
+    def to_save(self, data: str, part: Chunk) -> dict[str, Any]:
+        """Return what a later command must know to read the same kind of data."""
+        if is_data_set(data):
+            return {"usual": "arff", "labels": list(part.classes or ())}
+        kind = self.kind(data)
+        if kind not in ("arff", "csv"):
+            return {"usual": kind}
+        labels = self.labels if part.classes is None else list(part.classes)
+        said = {"sep": self.sep, "text": self.text, "ids": self.ids, "missing": self.missing}
+        kept = {"usual": kind, "labels": labels, **said}
+        return {key: value for key, value in kept.items() if value is not None}
+
+    def kind(self, data: str) -> str:
+        """Return the format of the file DATA."""
+        usual = (self.usual or "jsonl") if data == "-" else None
+        return format_of(data, self.format or usual)
+
+    def chunks(
+        self,
+        data: str,
+        size: int,
+        n_features: int | None = None,
+        optional: bool = False,
+        tally: Tally | None = None,
+    ) -> Iterator[Chunk]:
+        """Read DATA, through ``tally`` if there is one.
+
+        With ``optional``, a CSV file may lack the columns of labels and identifiers.
+        """
+        if is_data_set(data):
+            whole = to_chunk(self.whole(data))
+            for start in range(0, len(whole), size):
+                yield whole.take(range(start, min(start + size, len(whole))))
+            return
+        with contextlib.closing(tally or Tally(data)) as source:
+            yield from map(to_chunk, self._parts(source, size, n_features, optional))
+
+    def whole(self, data: str) -> Dataset:
+        """Read DATA to its end."""
+        from tagstream.data import load
+        from tagstream.data.dataset import collect, concatenate
+
+        if is_data_set(data):
+            return load(data, missing=self._fill)
+        kind = self.kind(data)
+        name = "stdin" if data == "-" else Path(data).name
+        with contextlib.closing(Tally(data)) as source:
+            parts = self._parts(source, 1024)
+            if kind == "arff":
+                return concatenate(parts, path=source.name)
+            return collect(parts, path=source.name, name=name, numeric=kind == "libsvm")
+
+    def width(self, path: str) -> int:
+        """Return the number of features of a file."""
+        return max((int(chunk.X.shape[1]) for chunk in self.chunks(path, 1024)), default=1)
+
+    @property
+    def _fill(self) -> float:
+        return float("nan") if self.missing is None else self.missing
+
+    def _parts(
+        self, source: Any, size: int, n_features: int | None = None, optional: bool = False
+    ) -> Iterator[Any]:
+        """Read a source as the reader of its format gives it."""
+        from tagstream import data
+
+        kind, hashing = self.kind(source.path), data.Hashing(**self.hashing)
+        if kind == "jsonl":
+            return data.iter_jsonl(source, chunk=size, hashing=hashing)
+        if kind == "libsvm":
+            return data.iter_libsvm(source, chunk=size, n_features=n_features)
+        if kind == "arff":
+            labels = [self.labels] if isinstance(self.labels, str) else self.labels
+            return data.iter_arff(source, labels=labels, chunk=size, missing=self._fill)
+        columns = {"labels": self.labels, "sep": self.sep, "ids": self.ids}
+        if optional:
+            columns = self._present(source)
+        return data.iter_csv(
+            source, text=self.text, chunk=size, missing=self._fill, hashing=hashing, **columns
+        )
+
+    def _present(self, source: Tally) -> dict[str, Any]:
+        """Return which columns of labels and identifiers a CSV file has."""
+        header = next(csv.reader([source.peek().decode("utf-8", "replace")]), [])
+        asked = [self.labels] if isinstance(self.labels, str) else self.labels
+        names = [name for name in asked if name in header] if isinstance(asked, list) else []
+        ids = self.ids if self.ids in header else None
+        if not names:
+            return {"ids": ids}
+        return {"labels": names[0] if self.sep else names, "sep": self.sep, "ids": ids}
