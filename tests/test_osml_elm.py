@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -9,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.metrics import f1_score, hamming_loss
 
 from checks import stream
+from tagstream.base import Labels
 from tagstream.data import load
 from tagstream.models.blocks import Block, Scaling, insert, regress, to_unit
 from tagstream.models.osml_elm import (
@@ -331,3 +334,39 @@ def test_official_splits(name):
     # Means of ten and of five draws; theirs were rounded, and scaled by the whole training part.
     tolerance = 3 * np.sqrt(1 / 10 + 1 / 5) * spread + 0.003
     assert (np.abs(np.mean(runs, axis=0) - want) < tolerance).all(), np.mean(runs, axis=0)
+
+
+# ------------------------------------------------------------------ the first block, loaded
+@pytest.mark.parametrize(
+    "indptr",
+    [
+        [0, 2**31, 3],  # asks for 16 GiB, were it believed
+        [0, 2**63 - 1, -(2**63) + 9],  # differences wrap around to positive numbers
+        [1, 2, 3],
+        [0, 4, 3],
+        [0, 1, 2],
+    ],
+)
+def test_row_bounds_of_a_loaded_block_are_checked_before_they_are_used(indptr):
+    block = Block(9, 4, 1, sparse=True)
+    X = sp.csr_matrix(np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0]]))
+    block.add(X, Labels(np.ones((2, 1), np.uint8), None))
+    state = block.dump()
+    assert (Block.load(state, 4, 1, True).rows()[0] != X).nnz == 0
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="indptr must rise from 0 to 3"):
+            Block.load(state | {"indptr": np.array(indptr, np.int64)}, 4, 1, True)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("indices", [[1, 0, 3], [0, 0, 3], [0, 4, 3], [-1, 0, 3]])
+def test_rows_of_a_loaded_block_must_be_sorted_and_within_the_features(indices):
+    block = Block(9, 4, 1, sparse=True)
+    X = sp.csr_matrix(np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0]]))
+    block.add(X, Labels(np.ones((2, 1), np.uint8), None))
+    state = block.dump() | {"indices": np.array(indices, np.int64)}
+    with pytest.raises(ValueError, match="canonical CSR"):
+        Block.load(state, 4, 1, True)

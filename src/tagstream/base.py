@@ -32,6 +32,7 @@ __all__ = [
     "check_number",
     "check_rows",
     "expect",
+    "expect_indptr",
     "expect_keys",
 ]
 
@@ -110,6 +111,14 @@ def expect(
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return np.array(array, order="C")
+
+
+def expect_indptr(indptr: npt.NDArray[np.int64], n_entries: int) -> None:
+    """Raise unless the row bounds of a stored CSR matrix rise from 0 to ``n_entries``."""
+    # Compared, not subtracted: the difference of two large numbers can wrap around.
+    falls = (indptr[1:] < indptr[:-1]).any()
+    if not len(indptr) or indptr[0] != 0 or indptr[-1] != n_entries or falls:
+        raise ValueError(f"indptr must rise from 0 to {n_entries}")
 
 
 def check_rows(X: Any, estimator: Any = None) -> Rows:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows, StreamClassifier
+from tagstream.base import Labels, Rows, StreamClassifier, expect, expect_indptr, expect_keys
 from tagstream.kernels import compiled
 
 __all__ = [
@@ -31,9 +31,7 @@ __all__ = [
     "BlockClassifier",
     "Core",
     "Scaling",
-    "checked",
     "checked_count",
-    "checked_keys",
     "insert",
     "regress",
     "to_unit",
@@ -140,8 +138,8 @@ class Scaling(NamedTuple):
     @classmethod
     def load(cls, state: Any, p: int) -> Scaling:
         """Return what :meth:`dump` described, for ``p`` features."""
-        checked_keys("scaling", state, ("shift", "factor"))
-        return cls(*(checked(state, name, np.float64, (p,)) for name in ("shift", "factor")))
+        expect_keys("the scaling", state, "shift", "factor")
+        return cls(*(expect(name, state[name], np.float64, (p,)) for name in ("shift", "factor")))
 
 
 class Block:
@@ -222,33 +220,30 @@ class Block:
     def load(cls, state: Any, p: int, q: int, sparse: bool) -> Block:
         """Return what :meth:`dump` described."""
         own = ("data", "indices", "indptr") if sparse else ("X",)
-        checked_keys("first block", state, ("size", "width", "Y", "known", *own))
+        expect_keys("the first block", state, "size", "width", "Y", "known", *own)
         if state["width"] != p:
             raise ValueError(f"the first block must have {p} features, got {state['width']!r}")
-        Y = checked(state, "Y", np.uint8, (None, q))
+        Y = expect("Y", state["Y"], np.uint8, (None, q))
         n = len(Y)
-        known = checked(state, "known", np.bool_, (n, q))
+        known = expect("known", state["known"], np.bool_, (n, q))
         if (known < Y).any():
             raise ValueError("Y must hold 0 and 1 only, and 0 where it is not known")
         block = cls(checked_count("size", state["size"], 1), p, q, sparse)
         if n >= block.size:
             raise ValueError(f"the first block must have fewer than {block.size} rows, got {n}")
         if sparse:
-            data = checked(state, "data", np.float64, (None,))
-            indices = checked(state, "indices", np.int64, data.shape)
-            indptr = checked(state, "indptr", np.int64, (n + 1,))
-            row = np.repeat(np.arange(n), np.maximum(np.diff(indptr), 0))
-            if (
-                indptr[0] != 0
-                or len(row) != len(data)
-                or (np.diff(indptr) < 0).any()
-                or ((indices < 0) | (indices >= p)).any()
-                or (np.diff(row * p + indices) <= 0).any()
-            ):
+            data = expect("data", state["data"], np.float64, (None,))
+            indices = expect("indices", state["indices"], np.int64, data.shape)
+            indptr = expect("indptr", state["indptr"], np.int64, (n + 1,))
+            expect_indptr(indptr, len(data))
+            row = np.repeat(np.arange(n), np.diff(indptr))
+            if ((indices < 0) | (indices >= p)).any() or (
+                (np.diff(row) == 0) & (np.diff(indices) <= 0)
+            ).any():
                 raise ValueError("the rows of the first block must be a canonical CSR matrix")
             X: Rows = sp.csr_matrix((data, indices, indptr), shape=(n, p))
         else:
-            X = checked(state, "X", np.float64, (n, p))
+            X = expect("X", state["X"], np.float64, (n, p))
         if n:
             block.add(X, Labels(Y, known))
         return block
@@ -360,7 +355,7 @@ class BlockClassifier(StreamClassifier):
         }
 
     def _load(self, state: dict[str, Any]) -> None:
-        checked_keys("learner", state, ("block", "core"))
+        expect_keys("the learner", state, "block", "core")
         block, core = state["block"], state["core"]
         if (block is None) == (core is None):
             raise ValueError("the state must have either a first block or a core")
@@ -369,33 +364,8 @@ class BlockClassifier(StreamClassifier):
         self._core = None if core is None else self._load_core(core)
 
 
-def checked_keys(what: str, state: Any, names: tuple[str, ...]) -> None:
-    """Raise unless ``state`` is a dict with exactly these keys."""
-    if not isinstance(state, dict) or set(state) != set(names):
-        got = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
-        raise ValueError(f"the state of the {what} must have {sorted(names)}, got {got}")
-
-
 def checked_count(name: str, value: Any, least: int) -> int:
     """Return ``value`` if it is an integer of at least ``least``, else raise."""
     if type(value) is not int or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
     return value
-
-
-def checked(
-    state: dict[str, Any], name: str, dtype: type, shape: tuple[int | None, ...]
-) -> npt.NDArray[Any]:
-    """Return a copy of array ``name`` of a loaded state if dtype and shape fit, else raise."""
-    value = state[name]
-    if not isinstance(value, np.ndarray) or value.dtype != np.dtype(dtype):
-        got = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
-        raise ValueError(f"{name} must be an array of {np.dtype(dtype)}, got {got}")
-    fits = value.ndim == len(shape) and all(
-        want is None or have == want for have, want in zip(value.shape, shape, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
-    if value.dtype.kind == "f" and not np.isfinite(value).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinity")
-    return np.array(value, order="C")

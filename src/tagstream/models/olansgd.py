@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Rows, check_choice, check_number
+from tagstream.base import Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled
 from tagstream.models.blocks import (
     Block,
@@ -54,8 +54,6 @@ from tagstream.models.blocks import (
     Bytes,
     Matrix,
     Scaling,
-    checked,
-    checked_keys,
     insert,
     regress,
 )
@@ -371,16 +369,16 @@ class _Ranker:
     @classmethod
     def load(cls, state: Any, p: int, q: int) -> _Ranker:
         names = ("alpha", "rule", "scaling", "B", "C", "S", "seen", "counts")
-        checked_keys("ranker", state, names)
+        expect_keys("the ranker", state, *names)
         check_number("alpha", state["alpha"], least=SMALLEST_ALPHA)
         check_choice("rule", state["rule"], RULES)
         scaling = state["scaling"]
         arrays = {
-            "B": checked(state, "B", np.float64, (p + 1, 2, q)),
-            "C": checked(state, "C", np.float64, (2, 2)),
-            "S": checked(state, "S", np.float64, (q + 1, q + 2)),
-            "seen": checked(state, "seen", np.bool_, (q,)),
-            "counts": checked(state, "counts", np.int64, (3,)),
+            "B": expect("B", state["B"], np.float64, (p + 1, 2, q)),
+            "C": expect("C", state["C"], np.float64, (2, 2)),
+            "S": expect("S", state["S"], np.float64, (q + 1, q + 2)),
+            "seen": expect("seen", state["seen"], np.bool_, (q,)),
+            "counts": expect("counts", state["counts"], np.int64, (3,)),
         }
         C, S, counts = arrays["C"], arrays["S"], arrays["counts"]
         if not np.diagonal(C).all() or C[1, 0] != 0:

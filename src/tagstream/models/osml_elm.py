@@ -46,7 +46,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from tagstream.base import Rows, check_choice, check_number
+from tagstream.base import Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled, project_dense, project_sparse
 from tagstream.models.blocks import (
     Block,
@@ -55,9 +55,7 @@ from tagstream.models.blocks import (
     Bytes,
     Matrix,
     Scaling,
-    checked,
     checked_count,
-    checked_keys,
     insert,
     regress,
 )
@@ -333,7 +331,7 @@ class _Network:
     @classmethod
     def load(cls, state: Any, hidden: _Hidden, q: int) -> _Network:
         plain = isinstance(state, dict) and "S" not in state
-        checked_keys("network", state, ("ridge", "scaling", *(("M", "beta") if plain else ("S",))))
+        expect_keys("the network", state, "ridge", "scaling", *(("M", "beta") if plain else ("S",)))
         ridge = state["ridge"]
         if ridge is not None or not plain:
             check_number("ridge", ridge, least=SMALLEST_RIDGE)
@@ -341,10 +339,10 @@ class _Network:
         self = cls(hidden, None if scaling is None else Scaling.load(scaling, hidden.p), ridge)
         L = hidden.L
         if plain:
-            self.M = checked(state, "M", np.float64, (L, L))
-            self.beta = checked(state, "beta", np.float64, (L, q + 1))
+            self.M = expect("M", state["M"], np.float64, (L, L))
+            self.beta = expect("beta", state["beta"], np.float64, (L, q + 1))
         else:
-            self.S = checked(state, "S", np.float64, (L, L + q + 1))
+            self.S = expect("S", state["S"], np.float64, (L, L + q + 1))
             if not np.diagonal(self.S).all() or np.tril(self.S[:, :L], -1).any():
                 raise ValueError("S must be an upper triangle with no zero on its diagonal")
         return self
@@ -493,9 +491,9 @@ class OSMLELM(BlockClassifier):
         return {"hidden": hidden, **super()._dump()}
 
     def _load(self, state: dict[str, Any]) -> None:
-        checked_keys("learner", state, ("hidden", "block", "core"))
+        expect_keys("the learner", state, "hidden", "block", "core")
         hidden = state["hidden"]
-        checked_keys("hidden layer", hidden, ("seed", "n_hidden"))
+        expect_keys("the hidden layer", hidden, "seed", "n_hidden")
         seed = checked_count("seed", hidden["seed"], 0)
         if seed >= 2**31:
             raise ValueError(f"seed must be below 2**31, got {seed}")
