@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST = $(BIN)/python -m pytest -n auto --doctest-modules --pyargs tagstream tests README.md
+# One BLAS thread for each test process: two of them on two cores would wait for each other.
+PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules --pyargs tagstream tests README.md
 
 .PHONY: demo test check bench clean
 
