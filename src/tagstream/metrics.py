@@ -206,16 +206,13 @@ class MultiLabelScores:
         ValueError
             If a value is not allowed or row counts differ; nothing has been counted then.
         """
-        blocks = [
-            _measure(*block, self.k)
-            for block in _blocks(
-                _as_rows(Y_true, "Y_true"),
-                _as_rows(Y_pred, "Y_pred"),
-                None if scores is None else _as_rows(scores, "scores"),
-                None if known is None else _as_rows(known, "known"),
-            )
-        ]
-        for rows in blocks:
+        blocks = _blocks(
+            _as_rows(Y_true, "Y_true"),
+            _as_rows(Y_pred, "Y_pred"),
+            None if scores is None else _as_rows(scores, "scores"),
+            None if known is None else _as_rows(known, "known"),
+        )
+        for rows in [_measure(*block, self.k) for block in blocks]:  # all checked before any counts
             if self._recent is None:
                 self._totals = self._totals + rows.total()
             else:
@@ -384,15 +381,14 @@ class _Ring:
         )
 
     def push(self, rows: _Rows) -> None:
-        n, q = rows.codes.shape
-        if q > self._kept.codes.shape[1]:
-            self._kept.codes = _widen(self._kept.codes, q)
-        m = min(n, self.size)
-        at = np.arange(self.n_seen + n - m, self.n_seen + n) % self.size
-        self._kept.codes[at] = _widen(rows.codes[n - m :], self._kept.codes.shape[1])
-        self._kept.sums[at] = rows.sums[n - m :]
-        self._kept.keys[at] = rows.keys[n - m :]
-        self._kept.parts[at] = rows.parts[n - m :]
+        kept, (n, q) = self._kept, rows.codes.shape
+        kept.codes = _widen(kept.codes, q)
+        new = slice(max(n - self.size, 0), n)
+        at = (self.n_seen + np.arange(n)[new]) % self.size
+        kept.codes[at] = _widen(rows.codes[new], kept.codes.shape[1])
+        kept.sums[at] = rows.sums[new]
+        kept.keys[at] = rows.keys[new]
+        kept.parts[at] = rows.parts[new]
         self.n_seen += n
 
     @property
