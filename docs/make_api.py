@@ -26,6 +26,7 @@ MODULES = {
 def render() -> str:
     """Return the whole page."""
     parts = [
+        "<!-- fmt: off -->",  # the examples are as in the docstrings
         "# API reference",
         "Made from the docstrings by `python docs/make_api.py`; do not edit. What all learners "
         "share, `partial_fit`, `predict` and so on, is told once, under `StreamClassifier`. "

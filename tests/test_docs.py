@@ -129,6 +129,17 @@ def test_links_lead_somewhere(page: str) -> None:
             assert (path.parent / target).exists(), f"{page}: {target}"
 
 
+def test_the_layers_are_those_that_are_checked() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    layers = re.search(r"^layers = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
+    assert layers is not None
+    drawn = next(text for _, kind, _, text in blocks("docs/architecture.md") if kind == "text")
+    assert drawn.split("\n")[:-1] == re.findall(r'"(.*)"', layers[1])
+    table = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    for name in re.findall(r"\w+", drawn):
+        assert re.search(rf"^\|.*`{name}`.*\|.*\|$", table, re.MULTILINE), name
+
+
 def load_make_api() -> Any:
     spec = importlib.util.spec_from_file_location("make_api", ROOT / "docs/make_api.py")
     assert spec is not None
