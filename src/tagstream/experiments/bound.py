@@ -96,12 +96,11 @@ def _smallest_singular_value(rounds: Sequence[Any]) -> dict[str, Any]:
     for z, y, y_nn in rounds:
         u, w = z - y_nn, z - y
         values = np.linalg.eigvalsh(np.outer(u, u) - np.outer(w, w))
-        largest = np.abs(values).max()
-        if largest == 0:
+        tiny = 1e-10 * (u @ u + w @ w)  # what rounding may leave of the difference
+        singular = np.where(np.abs(values) > tiny, np.abs(values), 0.0)
+        if not singular.any():
             continue
-        singular = np.abs(values)
-        singular[singular <= 1e-10 * largest] = 0.0  # rounding of the eigenvalue routine
-        repaired = np.where(values > 1e-10 * largest, values, singular.min())
+        repaired = np.where(values > tiny, values, singular.min())
         c = max(c, float(np.sqrt(repaired.min())))
         rank = max(rank, int(np.count_nonzero(singular)))
         seen += 1

@@ -210,10 +210,10 @@ class Cell:
 _PROTOCOLS: dict[str, Any] = {
     "datasets": 1,
     "holdout": {"folds": FOLDS, "init": INIT, "seed": 0, "chunk": 256},
-    "splits": {"init": 0, "chunk": 256, "order": "file for neighbours, else shuffled"},
+    "splits": {"init": 0, "chunk": 256, "order": "file for kNN, else shuffled"},
     "prequential": {"fading": FADING, "checkpoints": CHECKPOINTS},
     "labels": {"order": "shuffled", "most": 30},
-    "bound": {"init": INIT, "m": STEP_MIN, "M": STEP_MAX},
+    "bound": {"init": INIT, "m": STEP_MIN, "M": STEP_MAX, "rank": "relative to u and w"},
     "scaling": {"timed": "second half", "test": N_TIMED_TEST, "best of": 3},
 }
 

@@ -103,7 +103,7 @@ def _splits(cell: Cell, home: str | None) -> dict[str, Any]:
     first, last = np.split(np.arange(len(found.Y)), [found.n_train])
     if dict(cell.setting)["larger_first"]:
         first, last = last, first
-    if METHODS["splits"][cell.method].learner != "KNN":  # file order decides among equally near
+    if cell.method != "knn":  # for which file order decides among equally near items
         first = np.random.default_rng(cell.fold).permutation(first)
     return _tested(cell, found.X, found.Y, first, last, 0)
 

@@ -284,7 +284,7 @@ def _cost_table(results: Results) -> Table:
         ("data set", *(results.titles[m] for m in methods)),
         tuple(rows),
         "Microseconds per example: learning / predicting, median over the folds, in chunks, on "
-        "one thread; the learners were compiled before, or compile in their first fold.",
+        "one thread.",
     )
 
 
@@ -661,6 +661,11 @@ def _more_verdicts(results: Results) -> dict[str, str]:
             f"in the data lies between {min(correlations):+.2f} and {max(correlations):+.2f}; it "
             f"is above 0.2 on {sum(c > 0.2 for c in correlations)} and below −0.2 on "
             f"{sum(c < -0.2 for c in correlations)} of {len(correlations)} data sets."
+            + (
+                " Where it is negative, labels that go together in the data lie farther apart."
+                if min(correlations) < 0
+                else ""
+            )
         )
     return made
 
