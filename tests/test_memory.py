@@ -100,8 +100,8 @@ def test_replaced_rows_may_be_wider_and_are_searched_as_they_are():
 @pytest.mark.parametrize("k", [1, 4, 50])
 @pytest.mark.parametrize("tiles", [(64, 4096), (3, 7)])
 def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch):
-    monkeypatch.setattr(memory, "QUERY_TILE", tiles[0])
-    monkeypatch.setattr(memory, "ROW_TILE", tiles[1])
+    monkeypatch.setattr(memory, "TILE", tiles)
+    monkeypatch.setattr(memory, "WIDE_TILE", tiles)
     rng = np.random.default_rng(3)
     X, queries = grid(rng, 40, 3), grid(rng, 20, 3)
     distances, found = store(X, sparse).search(as_rows(queries, sparse), k)
@@ -115,8 +115,8 @@ def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("tiles", [(64, 4096), (3, 7)])
 def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
-    monkeypatch.setattr(memory, "QUERY_TILE", tiles[0])
-    monkeypatch.setattr(memory, "ROW_TILE", tiles[1])
+    monkeypatch.setattr(memory, "TILE", tiles)
+    monkeypatch.setattr(memory, "WIDE_TILE", tiles)
     rng = np.random.default_rng(4)
     X, queries = grid(rng, 40, 3), grid(rng, 25, 3)
     hi = rng.integers(0, 41, 25)

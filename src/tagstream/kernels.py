@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 __all__ = [
     "compiled",
+    "compiled_loosely",
     "dense_squares",
     "embed",
     "gather_votes",
@@ -33,19 +34,24 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 COLUMNS = 256  # of a product that are made at a time
-RUN = 64  # distances looked at together
+RUN = 16  # distances looked at together
 
 # Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
 # strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
 PRIOR = 1e-6
 
 
-def compiled(function: F) -> F:
+def compiled(function: F, **options: Any) -> F:
     """Compile with numba, cached on disk where a cache directory can be written."""
     try:
-        return cast(F, numba.njit(cache=True, nogil=True)(function))
+        return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
     except RuntimeError:  # no cache directory is writable
-        return cast(F, numba.njit(nogil=True)(function))
+        return cast(F, numba.njit(nogil=True, **options)(function))
+
+
+def compiled_loosely(function: F) -> F:
+    """Compile with leave to reorder sums, for numbers that decide nothing."""
+    return compiled(function, fastmath={"reassoc", "contract", "nsz"})
 
 
 @compiled
@@ -199,48 +205,69 @@ def scan(
         first = max(lo[i] - offset, 0)
         last = min(hi[i] - offset, dots.shape[1])
         row = dots[i]
-        for start in range(first, last, RUN):
+        start = first
+        while start < last:
             stop = min(start + RUN, last)
-            # Most runs hold nothing near, which is counted without a branch.
-            near = 0
-            for j in range(start, stop):
-                near += norms[offset + j] - np.float32(2.0) * row[j] <= limit
-            if near == 0:
-                continue
-            for j in range(start, stop):
-                if norms[offset + j] - np.float32(2.0) * row[j] <= limit:
-                    distance = pair_distance(codes[offset + j], queries[i])
-                    if distance < best[i, k - 1]:
-                        _insert(distance, offset + j, best[i], rows[i])
-                        limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
+            # Most runs hold nothing near, which is counted without a branch; a run of fixed
+            # length is unrolled by the compiler.
+            near = stop - start < RUN
+            if not near:
+                count = 0
+                for j in range(RUN):
+                    count += norms[offset + start + j] - np.float32(2.0) * row[start + j] <= limit
+                near = count > 0
+            if near:
+                for j in range(start, stop):
+                    if norms[offset + j] - np.float32(2.0) * row[j] <= limit:
+                        distance = pair_distance(codes[offset + j], queries[i])
+                        if distance < best[i, k - 1]:
+                            _insert(distance, offset + j, best[i], rows[i])
+                            limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
+            start = stop
+
+
+@compiled_loosely
+def _rough_dot(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
+    total = np.float32(0.0)
+    for j in range(a.shape[0]):
+        total += a[j] * b[j]
+    return total
 
 
 @compiled
 def scan_one(
     codes: npt.NDArray[np.float32],
+    norms: npt.NDArray[np.float32],
     query: npt.NDArray[np.float32],
     lo: int,
     hi: int,
     best: npt.NDArray[np.float64],
     rows: npt.NDArray[np.int64],
 ) -> None:
-    """Find the k nearest of the rows ``lo <= row < hi`` for one query, without products.
+    """Find the k nearest of the rows ``lo <= row < hi`` for one query.
 
-    A row is given up as soon as it is as far as the k-th nearest so far.
+    As in :func:`scan`, ‖c‖² − 2 q·c in single precision tells which rows to skip.  It errs by at
+    most ε(‖q‖² + ‖c‖²), ε = (d + 8) 2⁻²², which is taken off ‖c‖² and added to the limit.
     """
     k, d = best.shape[0], query.shape[0]
-    limit = best[k - 1]
+    square = 0.0
+    for j in range(d):
+        square += np.float64(query[j]) ** 2
+    error = (d + 8) * 2.0**-22
+    shrunk = np.float32(1.0 - error)
+    limit = _limit(best[k - 1], square, error)
     for row in range(lo, hi):
-        total = 0.0
-        for first in range(0, d, 8):
-            for j in range(first, min(first + 8, d)):
-                gap = np.float64(codes[row, j]) - np.float64(query[j])
-                total += gap * gap
-            if not total < limit:
-                break
-        if total < limit:
-            _insert(total, row, best, rows)
-            limit = best[k - 1]
+        if norms[row] * shrunk - np.float32(2.0) * _rough_dot(codes[row], query) <= limit:
+            distance = pair_distance(codes[row], query)
+            if distance < best[k - 1]:
+                _insert(distance, row, best, rows)
+                limit = _limit(best[k - 1], square, error)
+
+
+@compiled
+def _limit(worst: float, square: float, error: float) -> np.float32:
+    limit = worst - square + error * (square + abs(worst))
+    return np.float32(min(limit, 3.4e38))
 
 
 @compiled

@@ -17,14 +17,14 @@ import scipy.sparse as sp
 from tagstream.base import Bytes, Labels, Rows, expect, expect_keys
 from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
 
-__all__ = ["NARROW", "DenseRows", "Memory", "SparseRows"]
+__all__ = ["DenseRows", "Memory", "SparseRows"]
 
 Positions = npt.NDArray[np.int64]
 
-# A tile of products, 2 MiB, stays in cache between being made and being scanned.
-QUERY_TILE, ROW_TILE = 256, 2048
-# Up to this width a single query is compared row by row, which is sooner done than a product.
-NARROW = 32
+# A tile of products, queries by stored rows, stays in cache between being made and being
+# scanned; wide rows want more queries at a time.
+WIDE = 64
+TILE, WIDE_TILE = (64, 4096), (512, 2048)
 
 
 class _Sliding:
@@ -110,6 +110,11 @@ class DenseRows:
         return self._rows.live
 
     @property
+    def norms(self) -> npt.NDArray[np.float32]:
+        """Their squared lengths, (n,)."""
+        return self._norms.live
+
+    @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
         return self._rows.nbytes + self._norms.nbytes
@@ -147,14 +152,15 @@ class DenseRows:
         best, found = np.full((m, k), np.inf), np.full((m, k), -1, np.int64)
         if not len(codes):
             return best, found
-        if m == 1 and codes.shape[1] <= NARROW:
-            scan_one(codes, queries[0], lo[0], hi[0], best[0], found[0])
+        if m == 1:
+            scan_one(codes, norms, queries[0], lo[0], hi[0], best[0], found[0])
             return best, found
         slack = _slack(queries, norms)
-        for i in range(0, m, QUERY_TILE):
-            block = slice(i, i + QUERY_TILE)
-            for j in range(int(lo[block].min()), int(hi[block].max()), ROW_TILE):
-                dots = queries[block] @ codes[j : j + ROW_TILE].T
+        height, width = WIDE_TILE if codes.shape[1] > WIDE else TILE
+        for i in range(0, m, height):
+            block = slice(i, i + height)
+            for j in range(int(lo[block].min()), int(hi[block].max()), width):
+                dots = queries[block] @ codes[j : j + width].T
                 scan(
                     dots, j, codes, norms, queries[block], slack[block],
                     lo[block], hi[block], best[block], found[block],

@@ -284,13 +284,14 @@ def choose(
     n_neighbors: int,
     lift_size: int,
     seed: int,
+    sample: int = SAMPLE,
 ) -> Choice:
-    """Choose scaling and lift on at most ``SAMPLE`` evenly spaced examples, then the ridge.
+    """Choose scaling and lift on at most ``sample`` evenly spaced examples, then the ridge.
 
     Within a candidate the ridge has the least squared error; the candidate has the least error
     of the vote, since what is regressed is not what is wanted in the end.
     """
-    few, few_labels = _sample(rows, labels, SAMPLE)
+    few, few_labels = _sample(rows, labels, sample)
     T, _ = _targets(few_labels)
     strength = None if ridge == "auto" else float(ridge)
 
@@ -311,7 +312,7 @@ def choose(
         lifted = [judge(standardise, *one) for one in _gaussians(inner[standardise])]
         best = min([best, *lifted] if lift == "auto" else lifted or [best], key=lambda one: one[0])
     choice = best[1]
-    if strength is not None or (rows.shape[0] <= SAMPLE and choice.bandwidth is None):
+    if strength is not None or (rows.shape[0] <= sample and choice.bandwidth is None):
         return choice
     return replace(choice, ridge=_ridge_of_all(rows, labels, choice, lift_size, seed))
 

@@ -30,7 +30,7 @@ def list_all(as_json: JsonOption = False) -> None:
         rows = [{key: getattr(info, key) for key in keys} for info in DATASETS.values()]
         put_json([row | {"here": here[row["name"]]} for row in rows])
         return
-    table = new_table(None, "name", "domain", "Items", "Features", "Labels", "Per item", "here")
+    table = new_table("name", "domain", "Items", "Features", "Labels", "Per item", "here")
     for name, info in DATASETS.items():
         sizes = (f"{info.n:,}", f"{info.p:,}", f"{info.q:,}", f"{info.cardinality:.2f}")
         how = "yes" if here[name] else "fetch" if info.files else "no"

@@ -121,7 +121,7 @@ def evaluate(
 
 
 def _put_results(title: str, results: dict[str, Any]) -> None:
-    table = new_table(title, "method", *MEASURES, "Time per item")
+    table = new_table("method", *MEASURES, "Time per item")
     for name, result in results.items():
         if hasattr(result, "folds"):
             mean, std = result.mean, result.std
@@ -133,16 +133,16 @@ def _put_results(title: str, results: dict[str, Any]) -> None:
             each = result.seconds_per_item
         shown = (cells.get(key, "-") for key in MEASURES.values())
         table.add_row(name, *shown, f"{each * 1e3:.3f} ms")
-    put_table(table)
+    put_table(table, title)
 
 
 def _put_curve(name: str, result: Any) -> None:
     """Print the micro-F1 of the recent items along the stream."""
-    table = new_table(f"{name}: micro-F1 of the recent items", "Items", "Micro-F1", "curve")
+    table = new_table("Items", "Micro-F1", "curve")
     for point in result.curve:
         value = point.recent.get("micro_f1", 0.0)
         table.add_row(f"{point.n_items:,}", f"{value:.4f}", "█" * round(40 * value))
-    put_table(table)
+    put_table(table, f"{name}: micro-F1 of the recent items")
 
 
 def demo(

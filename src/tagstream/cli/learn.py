@@ -29,7 +29,7 @@ from tagstream.cli.options import (
     settings,
 )
 from tagstream.cli.output import Bar, Failed, say, say_compiling
-from tagstream.cli.records import Chunk, Reading, Tally, check_features, is_data_set, skip
+from tagstream.cli.records import Chunk, Reading, Tally, check_features, is_data_set, name_of, skip
 
 if TYPE_CHECKING:
     from tagstream.base import StreamClassifier
@@ -271,10 +271,9 @@ def learn(
         knows = f"{model} has seen {learner.n_seen_:,} and knows {len(learner.classes_):,} labels"
         say(f"{n_learnt:,} records learnt{note}; {knows}", quiet)
     elif not stopped:
-        raise Failed(
-            f"{tally.name if tally else data}: must hold at least one record with labels, got none"
-        )
+        raise Failed(f"{name_of(data)}: must hold at least one record with labels, got none")
     if stopped:
         how = "the same command without --again" if again else "the same command"
-        say(f"stopped; {how} goes on from here", quiet)
+        then = "what was learnt is kept" if data == "-" else f"{how} goes on from here"
+        say(f"stopped; {then}", quiet)
         raise typer.Exit(128 + stopped)

@@ -38,12 +38,12 @@ def put_json(value: Any) -> None:
     put(json.dumps(value, ensure_ascii=False) + "\n")
 
 
-def new_table(title: str | None, *columns: str) -> Table:
+def new_table(*columns: str) -> Table:
     """Return an empty table; columns whose name begins with a capital are numbers."""
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in columns:
         longest = max(map(len, column.split()))
         justify: Literal["left", "right"] = "left" if column[:1].islower() else "right"
@@ -51,14 +51,15 @@ def new_table(title: str | None, *columns: str) -> Table:
     return table
 
 
-def put_table(table: Table) -> None:
-    """Write a table, as wide as the terminal."""
+def put_table(table: Table, title: str = "") -> None:
+    """Write a table, at most as wide as the terminal, below its title."""
     from rich.console import Console
 
     page = io.StringIO()
     terminal = sys.stdout.isatty()
     Console(file=page, force_terminal=terminal, width=None if terminal else 120).print(table)
-    put("\n".join(line.rstrip() for line in page.getvalue().splitlines()) + "\n")
+    lines = [title, *page.getvalue().splitlines()] if title else page.getvalue().splitlines()
+    put("\n".join(line.rstrip() for line in lines) + "\n")
 
 
 def say(message: str, quiet: bool = False) -> None:

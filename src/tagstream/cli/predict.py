@@ -14,7 +14,15 @@ import typer
 
 from tagstream.cli.options import ChunkOption, DataArgument, JsonOption, ModelOption, reads
 from tagstream.cli.output import Failed, new_table, put, put_json, put_table
-from tagstream.cli.records import Chunk, Reading, check_features, is_data_set, skip, to_chunk
+from tagstream.cli.records import (
+    Chunk,
+    Reading,
+    check_features,
+    is_data_set,
+    name_of,
+    skip,
+    to_chunk,
+)
 
 if TYPE_CHECKING:
     from tagstream.base import StreamClassifier
@@ -180,7 +188,7 @@ def explain(
     if item == "-" or is_data_set(item) or Path(item).is_file():
         part = next(skip(loaded.records(item, 1 if item == "-" else 256), row), None)
         if part is None:
-            raise Failed(f"{item}: must have a record {row}, got fewer")
+            raise Failed(f"{name_of(item)}: must have a record {row}, got fewer")
     else:
         part = _typed_record(item, loaded.reading)
     X = part.X[:1]
@@ -200,16 +208,16 @@ def explain(
 
 def put_explanation(why: Explanation) -> None:
     """Print the votes for each label and the items that cast them."""
-    votes = new_table("labels", "label", "Score", "voted for by")
+    votes = new_table("label", "Score", "voted for by")
     for name, score in why.scores.items():
         voters = [str(n.id) for n in why.neighbors if name in n.labels]
         mark = "*" if name in why.voters else ""
         votes.add_row(f"{name}{mark}", f"{score:.2f}", ", ".join(voters))
-    put_table(votes)
-    near = new_table("nearest items", "item", "Distance", "labels")
+    put_table(votes, "labels")
+    near = new_table("item", "Distance", "labels")
     for n in why.neighbors:
         near.add_row(str(n.id), f"{n.distance:.4g}", ", ".join(map(str, n.labels)))
-    put_table(near)
+    put_table(near, "nearest items")
     put("* suggested\n")
 
 
@@ -257,19 +265,19 @@ def inspect(
     }
     if hashing and hashing["n_features"] == info.n_features:
         rows |= {f"  hashing {key}": str(value) for key, value in hashing.items()}
-    facts = new_table(model, "what", "value")
+    facts = new_table("what", "value")
     for key, value in rows.items():
         facts.add_row(key, value)
     for name, position in sources.items():
         facts.add_row("read", f"{position['records']:,} records of {name}")
-    put_table(facts)
-    known = new_table("labels", "label", "Kept")
+    put_table(facts, model)
+    known = new_table("label", "Kept")
     order = [*range(len(names))]
     if counts is not None:
         order.sort(key=lambda j: -counts[j])
     for j in order[:MOST_LABELS]:
         known.add_row(str(names[j]), "" if counts is None else f"{counts[j]:,}")
-    put_table(known)
+    put_table(known, "labels")
     if len(names) > MOST_LABELS:
         put(f"and {len(names) - MOST_LABELS:,} more; --json lists all\n")
 

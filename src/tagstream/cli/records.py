@@ -26,6 +26,7 @@ __all__ = [
     "check_features",
     "format_of",
     "is_data_set",
+    "name_of",
     "skip",
     "to_chunk",
 ]
@@ -84,15 +85,20 @@ def skip(chunks: Iterator[Chunk], n: int) -> Iterator[Chunk]:
         n = max(n - len(chunk), 0)
 
 
-def check_features(chunk: Chunk, model: Any, extra: dict[str, Any], path: str) -> None:
+def name_of(data: str) -> str:
+    """Return what DATA is called in messages."""
+    return "<stdin>" if data == "-" else data
+
+
+def check_features(chunk: Chunk, model: Any, extra: dict[str, Any], data: str) -> None:
     """Refuse columns that are not those the model has learnt."""
-    n, width = getattr(model, "n_features_in_", None), chunk.X.shape[1]
+    n, width, where = getattr(model, "n_features_in_", None), chunk.X.shape[1], name_of(data)
     if n not in (None, width):
-        raise Failed(f"{path}: must have {n} features as the model has learnt, got {width}")
+        raise Failed(f"{where}: must have {n} features as the model has learnt, got {width}")
     names = zip(chunk.features or (), extra.get("features") or (), strict=False)
     for j, (got, want) in enumerate(names):
         if got != want:
-            raise Failed(f"{path}: feature {j} must be {want!r} as the model learnt, got {got!r}")
+            raise Failed(f"{where}: feature {j} must be {want!r} as the model learnt, got {got!r}")
 
 
 class Tally:
@@ -102,7 +108,7 @@ class Tally:
         from tagstream.data.dataset import open_unpacked
 
         self.path = path
-        self.name = "<stdin>" if path == "-" else path  # as readers call it
+        self.name = name_of(path)  # as readers call it
         self._file: Any = sys.stdin.buffer if path == "-" else open_unpacked(path)
         self._first: bytes | None = None
         self._digest = hashlib.sha256()

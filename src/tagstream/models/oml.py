@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from tagstream import metric, projection
 from tagstream.base import Labels, Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled, embed, gather_votes, project_dense, scan_one
-from tagstream.memory import NARROW, Memory
+from tagstream.memory import Memory
 from tagstream.models.neighbors import NeighborClassifier
 
 if TYPE_CHECKING:
@@ -262,7 +262,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         lo = 0 if self.window is None else max(position - self.window, 0)
         code = np.empty((1, self._codec.shape[1]), np.float32)
         loss, lam, degenerate = _one_round(
-            features, made.P, made.c, self._codec, memory.codes.live, memory.bits[0], lo, code,
+            features, made.P, made.c, self._codec, memory.codes.live, memory.codes.norms,
+            memory.bits[0], lo, code,
             y, self.V_, metric.STEPS.index(self.step), self.update == "linear",
             float(self.step_min), float(self.step_max),
         )  # fmt: skip
@@ -278,11 +279,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         """Whether single examples can take the short way."""
         made, memory = self._projection, self._memory
         return (
-            made is not None
-            and not self._sparse
-            and self.neighbor == "embedding"
-            and self._codec.shape[1] <= NARROW
-            and memory.plain
+            made is not None and not self._sparse and self.neighbor == "embedding" and memory.plain
         )
 
     def _learn_block(self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
@@ -328,7 +325,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         if self._projection is None or self.projection == "recursive":
             rows, labels = self._memory.rows.live, self._memory.labels()
             if self._choice is None or t >= self._next_choice:
-                self._choice = self._choose(rows, labels, self._lift_size(t))
+                self._choice = self._choose(rows, labels, t)
                 self._next_choice = 2 * t
                 self._turn(labels)
             if self._choice.ridge == 0:
@@ -351,6 +348,12 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             return projection.LIFT_SIZE
         return min(projection.LIFT_SIZE, max(100, self.window // 2))
 
+    def _sample(self, t: int) -> int:
+        """Return on how many examples to choose: a quarter of a small window is enough."""
+        if self.window is None or t <= self.window:
+            return projection.SAMPLE
+        return min(projection.SAMPLE, max(64, self.window // 4))
+
     def _turn(self, labels: Labels) -> None:
         """Turn a narrow metric to the present leading directions of the labels.
 
@@ -363,7 +366,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             self.V_ = turned + (self.V_ - self._basis) @ (self._basis.T @ turned)
             self._basis = turned
 
-    def _choose(self, rows: Rows, labels: Labels, lift_size: int) -> projection.Choice:
+    def _choose(self, rows: Rows, labels: Labels, t: int) -> projection.Choice:
         if self.ridge == 0 and self.lift is None and self.scale is None:
             return projection.Choice(False, None, 0.0)
         return projection.choose(
@@ -373,7 +376,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             lift=self.lift,
             ridge=self.ridge,
             n_neighbors=self.n_neighbors,
-            lift_size=lift_size,
+            lift_size=self._lift_size(t),
+            sample=self._sample(t),
             seed=self._seed,
         )
 
@@ -412,7 +416,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         votes = np.empty((1, memory.n_labels))
         _one_vote(
             row if made.lift is None else made.lift(row), made.P, made.c, self._codec,
-            memory.codes.live, *memory.bits, self.n_neighbors, votes,
+            memory.codes.live, memory.codes.norms, *memory.bits, self.n_neighbors, votes,
         )  # fmt: skip
         return votes
 
@@ -530,7 +534,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
 @compiled
 def _one_round(
-    X: Any, P: Any, c: Any, codec: Any, codes: Any, labels: Any, lo: int, code: Any,
+    X: Any, P: Any, c: Any, codec: Any, codes: Any, norms: Any, labels: Any, lo: int, code: Any,
     y: Any, V: Any, step: int, linear: bool, step_min: float, step_max: float,
 ) -> tuple[float, float, bool]:  # fmt: skip
     """Embed one row, find its nearest stored neighbour, and play the round of the two."""
@@ -538,7 +542,7 @@ def _one_round(
     Z = np.empty((1, q))
     embed(X, P, c, codec, Z, code)
     best, found = np.full(1, np.inf), np.full(1, -1)
-    scan_one(codes, code[0], lo, codes.shape[0], best, found)
+    scan_one(codes, norms, code[0], lo, codes.shape[0], best, found)
     if found[0] < 0:
         return 0.0, 0.0, False
     theirs = np.empty(q, np.uint8)
@@ -552,14 +556,15 @@ def _one_round(
 
 @compiled
 def _one_vote(
-    X: Any, P: Any, c: Any, codec: Any, codes: Any, labels: Any, known: Any, k: int, votes: Any
-) -> None:
+    X: Any, P: Any, c: Any, codec: Any, codes: Any, norms: Any, labels: Any, known: Any,
+    k: int, votes: Any,
+) -> None:  # fmt: skip
     """Embed one row, find its k nearest stored neighbours, and write their vote."""
     Z = np.empty((1, c.shape[0]))
     code = np.empty((1, codec.shape[1]), np.float32)
     embed(X, P, c, codec, Z, code)
     best, found = np.full(k, np.inf), np.full((1, k), -1)
-    scan_one(codes, code[0], 0, codes.shape[0], best, found[0])
+    scan_one(codes, norms, code[0], 0, codes.shape[0], best, found[0])
     gather_votes(found, labels, known, votes)
 
 

@@ -295,15 +295,18 @@ def _draw_ablation(results: Results) -> Any:
     panels = figure.subplots(1, len(MEASURES), sharey=True)
     for panel, (measure, title) in zip(panels, MEASURES.items(), strict=True):
         sign = -1 if measure in LOWER_IS_BETTER else 1
+        worst, best = -100.0, 20.0
         for k, (name, look) in enumerate(zip(names, looks, strict=True)):
             there = [m for m in methods if (name, m) in results.holdout]
             changes = [100 * sign * change(results, name, m, measure) for m in there]
             shift = 0.08 * (k - (len(names) - 1) / 2)
             panel.plot(changes, [methods.index(m) + shift for m in there], **_line(look))
+            worst, best = min(worst, *changes), max(best, *changes)
         panel.axvline(0, color="black", linewidth=0.8)
         panel.set_title(title)
         panel.set_xscale("symlog", linthresh=5, linscale=0.8)
         panel.set_xticks([-100, -20, -5, 0, 5, 20], ["−100", "−20", "−5", "0", "5", "20"])
+        panel.set_xlim(1.2 * worst, 1.2 * best)
         panel.set_xlabel("change, % (right: better)")
     panels[0].set_yticks(range(len(methods)), [results.titles[m] for m in methods])
     panels[0].set_ylim(len(methods) - 0.5, -0.5)
