@@ -16,8 +16,6 @@ from tagstream.cli.learn import Stopped, learn
 from tagstream.cli.output import Failed, put, say
 from tagstream.cli.predict import explain, inspect, predict
 
-__all__ = ["app", "run"]
-
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,

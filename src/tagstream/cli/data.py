@@ -12,8 +12,6 @@ from tagstream.cli.options import DataArgument, JsonOption, complete, reads
 from tagstream.cli.output import new_table, put, put_json, put_table
 from tagstream.cli.records import FORMATS, Reading, format_of
 
-__all__ = ["convert", "fetch", "list_all"]
-
 
 def list_all(as_json: JsonOption = False) -> None:
     """List the benchmark data sets and whether they are here.

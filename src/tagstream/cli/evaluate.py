@@ -32,8 +32,6 @@ from tagstream.cli.output import (
 from tagstream.cli.predict import put_explanation
 from tagstream.cli.records import Reading, to_chunk
 
-__all__ = ["demo", "evaluate", "report", "reproduce"]
-
 MEASURES = {
     "Micro-F1": "micro_f1",
     "Macro-F1": "macro_f1",

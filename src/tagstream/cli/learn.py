@@ -34,8 +34,6 @@ from tagstream.cli.records import Chunk, Reading, Tally, check_features, is_data
 if TYPE_CHECKING:
     from tagstream.base import StreamClassifier
 
-__all__ = ["Keeper", "Stopped", "learn"]
-
 # How many sources a model remembers the positions of.
 MOST_SOURCES = 1000
 

@@ -17,24 +17,6 @@ from tagstream.cli.records import FORMATS, Reading
 if TYPE_CHECKING:
     from tagstream.base import StreamClassifier
 
-__all__ = [
-    "METHODS",
-    "ChunkOption",
-    "DataArgument",
-    "JsonOption",
-    "ModelOption",
-    "ParamOption",
-    "QuietOption",
-    "SeedOption",
-    "chosen_methods",
-    "complete",
-    "methods_option",
-    "new_model",
-    "params_of",
-    "reads",
-    "settings",
-]
-
 METHODS = {
     "oml": "OML",
     "knn": "KNN",

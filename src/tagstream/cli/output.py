@@ -15,8 +15,6 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Bar", "Failed", "new_table", "put", "put_json", "put_table", "say", "say_compiling"]
-
 
 class Failed(Exception):
     """Something went wrong; the message is all the user needs."""

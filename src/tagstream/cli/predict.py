@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tagstream.base import StreamClassifier
     from tagstream.models import Explanation
 
-__all__ = ["explain", "inspect", "predict", "put_explanation"]
-
 MOST_LABELS = 50  # shown by inspect
 
 

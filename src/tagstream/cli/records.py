@@ -18,19 +18,6 @@ from tagstream.cli.output import Failed
 if TYPE_CHECKING:
     from tagstream.data import Batch, Dataset
 
-__all__ = [
-    "FORMATS",
-    "Chunk",
-    "Reading",
-    "Tally",
-    "check_features",
-    "format_of",
-    "is_data_set",
-    "name_of",
-    "skip",
-    "to_chunk",
-]
-
 FORMATS = ("arff", "csv", "jsonl", "libsvm")
 
 
