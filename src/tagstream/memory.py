@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Bytes, Labels, Rows, expect, expect_keys
+from tagstream.base import Bytes, Labels, Rows, expect, expect_indptr, expect_keys
 from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
 
 __all__ = ["DenseRows", "Memory", "SparseRows"]
@@ -457,8 +457,7 @@ def _read_rows(state: dict[str, Any], into: DenseRows | SparseRows) -> tuple[Row
     indptr = expect("indptr", state["indptr"], np.int64, (None,))
     data = expect("data", state["data"], np.float32, (None,))
     indices = expect("indices", state["indices"], np.int32, (len(data),))
-    if not len(indptr) or indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
-        raise ValueError(f"indptr must rise from 0 to {len(data)}")
+    expect_indptr(indptr, len(data))
     if len(indices) and not (indices.min() >= 0 and indices.max() < into.width):
         raise ValueError(f"indices must lie in 0 to {into.width - 1}")
     rows = sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, into.width))
