@@ -139,7 +139,11 @@ _STREAM_METHODS = (
     Method("osml-elm", "OSML-ELM", "OSMLELM"),
     Method("olansgd", "OLANSGD", "OLANSGD"),
 )
-_SCALING_METHODS = ("oml", "oml-published", "knn", "osml-elm", "olansgd")
+_COMPARED = ("oml", "oml-published", "knn", "osml-elm", "olansgd")
+_SCALING_METHODS = (
+    *(method for method in BASELINES if method.name in _COMPARED),
+    Method("oml-linear", "OML without lift", "OML", (("lift", None),)),  # no choice to jump by
+)
 
 METHODS: dict[str, dict[str, Method]] = {
     "datasets": {},
@@ -148,7 +152,7 @@ METHODS: dict[str, dict[str, Method]] = {
     "prequential": {m.name: m for m in _STREAM_METHODS},
     "labels": {"oml": BASELINES[0]},
     "bound": {"oml": BASELINES[0]},
-    "scaling": {m.name: m for m in BASELINES if m.name in _SCALING_METHODS},
+    "scaling": {m.name: m for m in _SCALING_METHODS},
 }
 
 # One of the sizes grows, the others stay; d matters to OML alone, and needs many labels.

@@ -49,6 +49,7 @@ _STYLES = {
     "oml": Style("#0072B2", "", "o", "-"),
     "oml-published": Style("#D55E00", "xxx", "X", "--"),
     "oml-printed": Style("#A04000", "xx", "P", ":"),
+    "oml-linear": Style("#56B4E9", "", "v", "--"),
     "oml-window": Style("#56B4E9", "", "v", "--"),
     "knn": Style("#E69F00", "///", "s", "-."),
     "knn-standard": Style("#F0C860", "\\\\\\", "D", ":"),

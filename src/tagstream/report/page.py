@@ -140,6 +140,7 @@ th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th, td.text { white-space: normal; min-width: 3.5rem; }
 td.text { min-width: 6rem; }
+td.text:first-child { min-width: 9rem; }
 th { border-bottom: 2px solid var(--ink); vertical-align: bottom; font-weight: 600; }
 th.text, td.text { text-align: left; }
 th:first-child, td:first-child { position: sticky; left: 0; background: white; }
@@ -152,7 +153,7 @@ footer { margin-top: 3rem; color: var(--soft); font-size: .87rem; }
   h2 { break-after: avoid; } h3 { break-after: avoid; }
   figure, table, .card, .verdict { break-inside: avoid; }
   .wide { overflow: visible; } table { font-size: 6.3pt; } th, td { padding: .1rem .22rem; }
-  th, td.text { min-width: 0; }
+  th, td.text, td.text:first-child { min-width: 0; }
 }
 """
 

@@ -45,6 +45,7 @@ ABLATION = (
 AXES = ("n", "p", "q", "d")
 PRINTED_FOR = {
     "oml": "OML",
+    "oml-linear": "OML",
     "oml-published": "OML",
     "knn": "kNN",
     "osml-elm": "OSML-ELM",

@@ -78,10 +78,11 @@ class Table:
     @property
     def _is_text(self) -> list[bool]:
         """Whether a column is words, which stand on the left: the first one, and some others."""
-        words = [
-            sum(bool(re.match(r"[A-Za-z(]", row[j])) for row in self.rows) > len(self.rows) / 2
-            for j in range(len(self.head))
-        ]
+        words = []
+        for j in range(len(self.head)):
+            starts = sum(bool(re.match(r"[A-Za-z(]", row[j])) for row in self.rows)
+            longest = max((len(row[j]) for row in self.rows), default=0)
+            words.append(starts > len(self.rows) / 2 or longest > 30)
         return [True, *words[1:]]
 
 
@@ -321,7 +322,8 @@ def _complexity_table(results: Results) -> Table:
         ("method", "time of", "printed", *(f"exponent of {a}" for a in AXES), "measured"),
         tuple(rows),
         "Exponents: slope of log time over log size, one size growing at a time. A round is the "
-        "mean over the second half of a stream of n items, refits included; sizes in the figure.",
+        "mean over the second half of a stream of n items, refits included; sizes in the figure. "
+        "OML itself chooses whether to lift its features, and its time jumps where that changes.",
     )
 
 
