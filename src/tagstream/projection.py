@@ -553,7 +553,9 @@ def _conjugate_gradients(
 def first_block(rows: Rows, labels: Labels) -> Projection:
     """Return the paper's projection: plain least squares, of least norm where p ≥ n."""
     X = rows.toarray() if sp.issparse(rows) else rows
-    P = scipy.linalg.lstsq(X.astype(np.float64), labels.Y.astype(np.float64))[0]
+    # Without a cutoff for the rank, copies of a column get weights of 10¹².
+    cutoff = max(X.shape) * float(np.finfo(np.float64).eps)
+    P = scipy.linalg.lstsq(X.astype(np.float64), labels.Y.astype(np.float64), cond=cutoff)[0]
     c = np.zeros(P.shape[1])
     if not sp.issparse(rows):
         return Projection(P, c)
