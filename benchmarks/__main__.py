@@ -28,10 +28,10 @@ SECTIONS = {
     "batch": "bench_batch",
     "growth": "bench_growth",
     "refits": "bench_refits",
-    "memory": "bench_memory",
     "startup": "bench_startup",
     "paper": "bench_paper",
     "readers": "bench_files",
+    "memory": "bench_memory",
 }
 PACKAGES = [
     "tagstream",

@@ -104,9 +104,9 @@ def run(quick: bool) -> Section:
                 way: str, make: Any = make, window: Any = window, made: Any = made
             ) -> float:
                 model = make(window)
-                time = seconds(lambda: ways[way](model, X, Y))
-                made[way] = min(made[way], (time, model), key=lambda pair: pair[0])
-                return time
+                taken = seconds(lambda: ways[way](model, X, Y))
+                made[way] = min(made[way], (taken, model), key=lambda pair: pair[0])
+                return taken
 
             best = race({way: lambda way=way: contender(way) for way in ways}, turns)
             rows.append({"learner": name, "window": window, **_row(best, made, n)})

@@ -16,9 +16,9 @@ class Timed(OML):
         super()._start()
 
     def _renew(self, t: int) -> None:
-        start = time.perf_counter()
+        start = time.process_time()
         super()._renew(t)
-        self.refits.append((t, time.perf_counter() - start))
+        self.refits.append((t, time.process_time() - start))
 
     @property
     def renewing(self) -> float:

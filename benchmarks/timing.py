@@ -1,7 +1,8 @@
 """Clocks, turns, fits: what all benchmarks measure with.
 
-A time is the best of several turns, in which the contenders follow each other, so that a burst of
-other work on the machine cannot fall on one of them alone.
+A time is the processor time of this process, which has one thread, so that waiting for other
+programs does not count; and it is the best of several turns, in which the contenders follow each
+other, so that what others do to caches and memory does not fall on one of them alone.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ Section = dict[str, Any]
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Return the wall time of one call."""
+    """Return the processor time of one call."""
     gc.collect()
-    start = time.perf_counter()
+    start = time.process_time()
     function()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def race(
@@ -47,7 +48,7 @@ def race(
 
 
 def best_of(function: Callable[[], object], turns: int = 5) -> float:
-    """Return the best wall time of one function, after one call that is not counted."""
+    """Return the best time of one function, after one call that is not counted."""
     function()
     return min(seconds(function) for _ in range(turns))
 
