@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -20,6 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,6 +31,7 @@ __all__ = [
     "DataError",
     "Labels",
     "StreamClassifier",
+    "blas_threads",
     "check_choice",
     "check_number",
     "check_rows",
@@ -40,6 +44,8 @@ Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = Any  # a C-ordered float array or a canonical CSR matrix, of shape (n, p)
+
+SMALL_PRODUCT = 1e10  # multiplications that one thread does in about a second
 
 # Rows are stored as float32; squares of larger values would leave its range.
 LARGEST_VALUE = 1e15
@@ -119,6 +125,23 @@ def expect_indptr(indptr: npt.NDArray[np.int64], n_entries: int) -> None:
     falls = (indptr[1:] < indptr[:-1]).any()
     if not len(indptr) or indptr[0] != 0 or indptr[-1] != n_entries or falls:
         raise ValueError(f"indptr must rise from 0 to {n_entries}")
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads(work: float) -> AbstractContextManager[Any]:
+    """Keep BLAS to one thread while products of so many multiplications are made, unless many.
+
+    Threads that wait for each other cost more than they save on small products, and far more on a
+    busy machine.
+    """
+    if work > SMALL_PRODUCT:
+        return nullcontext()
+    limited: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="blas")
+    return limited
 
 
 def check_rows(X: Any, estimator: Any = None) -> Rows:

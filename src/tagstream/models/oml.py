@@ -20,7 +20,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tagstream import metric, projection
-from tagstream.base import Labels, Rows, check_choice, check_number, expect, expect_keys
+from tagstream.base import (
+    Labels,
+    Rows,
+    blas_threads,
+    check_choice,
+    check_number,
+    expect,
+    expect_keys,
+)
 from tagstream.kernels import compiled, embed, gather_votes, project_dense, scan_one
 from tagstream.memory import Memory
 from tagstream.models.neighbors import NeighborClassifier
@@ -237,8 +245,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         n, seen, done = rows.shape[0], self.n_seen_, 0
         if n == 1 and ids is None and labels.known is None and self._plain:
             self._learn_row(rows, labels.Y[0])
-            if seen + 1 == self._next_fit:
-                self._renew(seen + 1)
+            self._renew_if_due(seen + 1)
             return
         while done < n:
             size = min(n - done, self._next_fit - seen, self._memory.block_size(BLOCK))
@@ -249,8 +256,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
                 None if ids is None else ids[part],
             )
             done, seen = done + size, seen + size
-            if seen == self._next_fit:
-                self._renew(seen)
+            self._renew_if_due(seen)
 
     def _learn_row(self, row: npt.NDArray[np.float32], y: npt.NDArray[np.uint8]) -> None:
         """Do what :meth:`_learn_block` does, for one plain example, in one compiled call."""
@@ -319,6 +325,12 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self.cumulative_loss_ = float(np.cumsum(np.append(self.cumulative_loss_, losses))[-1])
         self.loss_, self.step_ = float(losses[-1]), float(steps[-1])
         self._stale = True
+
+    def _renew_if_due(self, t: int) -> None:
+        if t == self._next_fit:
+            n, p = len(self._memory), min(self.n_features_in_, projection.LIFT_SIZE)
+            with blas_threads(float(n) * p * p):
+                self._renew(t)
 
     def _renew(self, t: int) -> None:
         """Fit P again where that is due, and make the stored codes anew."""
