@@ -20,12 +20,12 @@ import logging, time
 logging.basicConfig(level=logging.INFO)
 import tagstream
 stream = tagstream.make_stream(300, seed=0)
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 model = tagstream.OML(random_state=0).partial_fit(stream.X[:200], stream.Y[:200])
 for x, y in zip(stream.X[200:], stream.Y[200:]):
     model.predict_one(x)
     model.learn_one(x, y)
-print(time.perf_counter() - start)
+print(time.perf_counter() - start, time.process_time() - busy)
 """
 
 
@@ -41,10 +41,11 @@ def _wall(arguments: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def _first_call(**settings: Any) -> tuple[float, str]:
-    """Return the seconds of the first calls in a new process, and what was logged."""
+def _first_call(**settings: Any) -> tuple[tuple[float, float], str]:
+    """Return wall and processor time of the first calls in a new process, and what was logged."""
     done = _run(["-c", FIRST_CALL], **settings)
-    return float(done.stdout), done.stderr
+    wall, busy = map(float, done.stdout.split())
+    return (wall, busy), done.stderr
 
 
 def _files(folder: str) -> set[tuple[str, float]]:
@@ -58,8 +59,8 @@ def _obey_permissions() -> None:
         ctypes.CDLL(None).prctl(drop_from_bounding_set, override, 0, 0, 0)
 
 
-def _read_only(folder: Path) -> float:
-    """Return the seconds of the first calls where nothing at all can be written.
+def _read_only(folder: Path) -> tuple[float, float]:
+    """Return the times of the first calls where nothing at all can be written.
 
     The package is copied to a place without write permission; the superuser, whom permissions do
     not stop, gives up that privilege.
@@ -111,15 +112,19 @@ def run(quick: bool) -> Section:
     tell(".")
     with tempfile.TemporaryDirectory() as folder:
         read_only = _read_only(Path(folder))
-    times |= {
-        "first call after installation": first,
-        "later first call, from the cache": later,
-        "first call, nothing writable": read_only,
-    }
+    rows = [{"what": name, "wall s": t, "processor s": None} for name, t in times.items()]
+    rows += [
+        {"what": name, "wall s": wall, "processor s": busy}
+        for name, (wall, busy) in {
+            "first call after installation": first,
+            "later first call, from the cache": later,
+            "first call, nothing writable": read_only,
+        }.items()
+    ]
     bare = times["python alone"]
     announced = "compil" in log.lower()
     limit = {"limit": "start of the interpreter", "limit_value": bare, "limit_unit": "s"}
-    compiling = {"limit": "compilation", "limit_value": first - later, "limit_unit": "s"}
+    compiling = {"limit": "compilation", "limit_value": first[1] - later[1], "limit_unit": "s"}
     claims = [
         claim(
             "import tagstream",
@@ -137,17 +142,19 @@ def run(quick: bool) -> Section:
             distance=times["tagstream --help"] / bare,
             **limit,
         ),
-        claim("first call after installation", first, 10, unit="s", **compiling),
+        claim("first call after installation, processor", first[1], 10, unit="s", **compiling),
         claim("first call after installation is announced", float(announced), 1, unit="",
               at_least=True, limit="a log message that names the compilation"),
         claim("kernels compiled again by later processes", again, 0, unit="",
               limit="files written to the cache"),
-        claim("first call where nothing can be written", read_only, 10, unit="s", **compiling),
+        claim("first call where nothing can be written, processor", read_only[1], 10, unit="s",
+              **compiling),
     ]  # fmt: skip
     return {
         "title": "Start-up",
-        "equal": f"Each in a new process, wall time; best of {turns}, the calls that compile once.",
-        "differs": "",
-        "rows": [{"what": name, "s": t} for name, t in times.items()],
+        "equal": f"Each in a new process; best of {turns}, the calls that compile once.",
+        "differs": "On a busy machine wall time is longer than the work; compilation is judged by "
+        "processor time.",
+        "rows": rows,
         "claims": claims,
     }
