@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -173,3 +177,20 @@ def test_votes_are_shares_among_those_that_know(q, share_known):
         np.testing.assert_array_equal(out[i] >= 0.5, expected >= 0.5)  # an even vote is a yes
         nobody = [j for j in range(q) if not any(mask is None or mask[v, j] for v in voters)]
         assert not out[i][nobody].any()
+
+
+def test_a_compilation_is_announced_once_and_a_load_from_the_cache_is_not(tmp_path):
+    program = (
+        "import numpy as np; from tagstream.kernels import pair_distance, _rough_dot as dot; "
+        "x = np.ones(3, np.float32); pair_distance(x, x); dot(x, x)"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONUTF8": "1"}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment, capture_output=True, check=True, encoding="utf-8",
+        ).stderr
+        for _ in range(2)
+    )  # fmt: skip
+    assert first == "compiling kernels, this once: some seconds…\n"
+    assert second == ""

@@ -9,12 +9,14 @@ a search may *skip* rows by a fast approximate distance, but what it returns is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core import event
 
 __all__ = [
     "compiled",
@@ -49,6 +51,26 @@ def compiled(function: F, **options: Any) -> F:
         return cast(F, numba.njit(nogil=True, **options)(function))
 
 
+class _Announcer(event.Listener):
+    """Says why the first call takes so long; loading from the cache is no compilation."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        dispatcher = event.data["dispatcher"]
+        if not self.said and dispatcher.py_func.__module__.startswith("tagstream."):
+            self.said = True
+            cached = dispatcher.stats.cache_path is not None
+            when = "this once" if cached else "in every process, as no cache can be written"
+            logging.getLogger(__name__).warning("compiling kernels, %s: some seconds…", when)
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
+
+
 def compiled_loosely(function: F) -> F:
     """Compile with leave to reorder sums, for numbers that decide nothing."""
     return compiled(function, fastmath={"reassoc", "contract", "nsz"})
@@ -58,31 +80,33 @@ def compiled_loosely(function: F) -> F:
 def project_dense(
     X: npt.NDArray[np.floating[Any]],
     W: npt.NDArray[np.floating[Any]],
-    c: npt.NDArray[np.float64],
-    out: npt.NDArray[np.float64],
+    c: npt.NDArray[np.floating[Any]],
+    out: npt.NDArray[np.floating[Any]],
 ) -> None:
-    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m).
+    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m), in the precision of ``out``.
 
     Blocks of columns stay in the first-level cache; four features at a time are added, one
     after the other, in one pass over them.
     """
     n, p = X.shape
     m = W.shape[1]
+    number = out.dtype.type
     whole = p - p % 4
     for left in range(0, m, COLUMNS):
         right = min(left + COLUMNS, m)
         for i in range(n):
             row = out[i, left:right]
-            row[:] = c[left:right]
+            for j in range(right - left):
+                row[j] = c[left + j]
             for k in range(0, whole, 4):
-                x0, x1 = np.float64(X[i, k]), np.float64(X[i, k + 1])
-                x2, x3 = np.float64(X[i, k + 2]), np.float64(X[i, k + 3])
+                x0, x1 = number(X[i, k]), number(X[i, k + 1])
+                x2, x3 = number(X[i, k + 2]), number(X[i, k + 3])
                 w0, w1 = W[k, left:right], W[k + 1, left:right]
                 w2, w3 = W[k + 2, left:right], W[k + 3, left:right]
                 for j in range(right - left):
                     row[j] = (((row[j] + x0 * w0[j]) + x1 * w1[j]) + x2 * w2[j]) + x3 * w3[j]
             for k in range(whole, p):
-                x = np.float64(X[i, k])
+                x = number(X[i, k])
                 w = W[k, left:right]
                 for j in range(right - left):
                     row[j] += x * w[j]
@@ -142,7 +166,9 @@ def embed(
     project_dense(X, P, c, Z)
     wide = np.empty(codes.shape)
     project_dense(Z, codec, np.zeros(codec.shape[1]), wide)
-    codes[:] = wide
+    for i in range(codes.shape[0]):
+        for j in range(codes.shape[1]):
+            codes[i, j] = wide[i, j]
 
 
 @compiled

@@ -125,6 +125,11 @@ class DenseRows:
         new[:] = rows
         dense_squares(new, self._norms.room(len(rows)))
 
+    def extend(self) -> None:
+        """Add a row that the caller writes, and its squared length."""
+        self._rows.room(1)
+        self._norms.room(1)
+
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
         self._rows.drop(n)
@@ -336,6 +341,14 @@ class Memory:
             self._known.append(np.packbits(padded, axis=1))
         if self.codes is not None and codes is not None:
             self.codes.append(codes)
+
+    def extend(self) -> None:
+        """Add an example that the caller writes: the last row of all the arrays, names excepted."""
+        assert isinstance(self.rows, DenseRows)
+        assert self.codes is not None
+        self.rows.extend()
+        self.codes.extend()
+        self._labels.room(1)
 
     def start_codes(self, codes: npt.NDArray[np.float32]) -> None:
         """Give each stored example its code, (n, d), for the first time."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 Matrix = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
 
 FIRST_FIT = 20  # examples before the first fit
 GROWTH = 4  # a fit follows when a quarter more examples have been seen
@@ -76,18 +77,35 @@ class Choice:
 
 @dataclass(frozen=True)
 class Lift:
-    """Random Fourier features √(2/D) cos(Wᵀx + b), W (p, D), b (D,)."""
+    """Random Fourier features √(2/D) cos(Wᵀ(x − m) + b), W (p, D), b (D,), m (p,).
 
-    W: Matrix
-    b: Matrix
+    All in single precision, whose products and cosines are cheap; m takes the common part out of
+    the rows before anything can be lost of what tells them apart.
+    """
 
-    def __call__(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the features, (n, D), in single precision, whose cosines are cheap."""
-        phase = np.empty((len(rows), len(self.b)))
-        project_dense(rows, self.W, self.b, phase)
-        features = np.cos(phase.astype(np.float32))
-        features *= np.float32(np.sqrt(2 / len(self.b)))
-        return features
+    W: Singles
+    b: Singles
+    m: Singles
+
+    def __call__(self, rows: Singles) -> Singles:
+        """Return the features, (n, D); those of a row do not depend on the other rows."""
+        phase = np.empty((len(rows), len(self.b)), np.float32)
+        project_dense(rows - self.m, self.W, self.b, phase)
+        return self._wave(phase)
+
+    def at_once(self, rows: Singles) -> Singles:
+        """Return the same up to rounding, which may depend on the other rows, but faster."""
+        return self._wave(np.asarray((rows - self.m) @ self.W + self.b, np.float32))
+
+    def _wave(self, phase: Singles) -> Singles:
+        np.cos(phase, out=phase)
+        phase *= np.float32(np.sqrt(2 / len(self.b)))
+        return phase
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.W.nbytes + self.b.nbytes + self.m.nbytes
 
 
 @dataclass(frozen=True)
@@ -128,7 +146,7 @@ class Projection:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        lift = 0 if self.lift is None else self.lift.W.nbytes + self.lift.b.nbytes
+        lift = 0 if self.lift is None else self.lift.nbytes
         return self.P.nbytes + self.c.nbytes + lift + 4 * self.p
 
     def __call__(self, rows: Rows) -> Matrix:
@@ -339,10 +357,11 @@ def _ridge_of_all(rows: Rows, labels: Labels, choice: Choice, lift_size: int, se
         rows, labels = _sample(rows, labels, RIDGE_SAMPLE)
     T, _ = _targets(labels)
     X = _features(rows, choice, lift_size, seed)[0]
-    values, U = scipy.linalg.eigh(X.inner(), driver="evd", overwrite_a=True)
+    inner, right = X.equations(T)
+    values, U = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True)
     values = np.maximum(values, 0.0)
     if X.primal:
-        energy = ((U.T @ X.transposed(T)) ** 2).sum(axis=1)
+        energy = ((U.T @ right) ** 2).sum(axis=1)
         energy /= np.maximum(values, 1e-12 * values[-1] + 1e-300)
     else:
         energy = ((U.T @ (T - T.mean(axis=0))) ** 2).sum(axis=1)
@@ -353,18 +372,36 @@ def _ridge_of_all(rows: Rows, labels: Labels, choice: Choice, lift_size: int, se
 class _Centred:
     """Features minus their mean, X̃ = X − 1 midᵀ, never formed: X may be sparse.
 
-    Products are made in double precision, of X in blocks when it is in single.
+    Products are made in double precision, in blocks of rows.  With a lift, X are the rows, and
+    their features are made block by block, so that they never take more room than one block.
     """
 
-    def __init__(self, X: Any, mid: Matrix, offset: Matrix | float = 0.0) -> None:
-        self.X, self.mid, self.shape = X, mid, X.shape
-        self.mean = mid + offset  # of the features, when X has been shifted by the offset already
-        self.primal = X.shape[1] <= X.shape[0]
+    def __init__(
+        self, X: Any, mid: Matrix, offset: Matrix | float = 0.0, lift: Lift | None = None
+    ) -> None:
+        self.X, self.mid, self.lift = X, mid, lift
+        self.offset = offset  # what has been taken off the features already
+        self.shape = (X.shape[0], len(mid))
+        self.primal = self.shape[1] <= self.shape[0]
+
+    @classmethod
+    def lifted(cls, rows: Rows, lift: Lift, keep: bool) -> _Centred:
+        """Return the features of a lift; kept, they are made once."""
+        if not keep and rows.shape[0] > BLOCK:
+            return cls(rows, np.full(len(lift.b), np.nan), lift=lift)  # until they are first seen
+        features = _lift_some(lift, rows)
+        return cls(features, features.mean(axis=0, dtype=np.float64))
+
+    @property
+    def mean(self) -> Matrix:
+        """Mean of the features."""
+        return np.asarray(self.mid + self.offset)
 
     def _blocks(self) -> Iterator[tuple[slice, Any]]:
         for first in range(0, self.shape[0], BLOCK):
             part = slice(first, first + BLOCK)
-            yield part, self.X[part].astype(np.float64)
+            some = self.X[part] if self.lift is None else _lift_some(self.lift, self.X[part])
+            yield part, some.astype(np.float64)
 
     def __matmul__(self, P: Matrix) -> Matrix:
         out = np.concatenate([np.asarray(block @ P) for _, block in self._blocks()])
@@ -375,20 +412,33 @@ class _Centred:
         out = sum(np.asarray(block.T @ R[part]) for part, block in self._blocks())
         return np.asarray(out - np.outer(self.mid, R.sum(axis=0)))
 
-    def inner(self) -> Matrix:
-        """Return X̃ᵀX̃ (primal) or X̃X̃ᵀ, whichever is smaller."""
-        if self.primal:
-            inner = sum(block.T @ block for _, block in self._blocks())
-            inner = inner.toarray() if sp.issparse(inner) else inner
-            return np.asarray(inner - self.shape[0] * np.outer(self.mid, self.mid))
-        X = self.X.astype(np.float64)
-        inner = X @ X.T
-        return _centre(inner.toarray() if sp.issparse(inner) else inner)
+    def equations(self, T: Matrix) -> tuple[Matrix, Matrix]:
+        """Return X̃ᵀX̃ and X̃ᵀT (primal), or X̃X̃ᵀ and T, whichever is smaller, in one pass."""
+        n, p = self.shape
+        if not self.primal:
+            X = self.X.astype(np.float64)
+            inner = X @ X.T
+            return _centre(inner.toarray() if sp.issparse(inner) else inner), T
+        inner, right, total = np.zeros((p, p)), np.zeros((p, T.shape[1])), np.zeros(p)
+        for part, block in self._blocks():
+            square = block.T @ block
+            inner += square.toarray() if sp.issparse(square) else square
+            right += block.T @ T[part]
+            total += np.asarray(block.sum(axis=0)).ravel()
+        if self.lift is not None:
+            self.mid = total / n
+        inner -= n * np.outer(self.mid, self.mid)
+        right -= np.outer(self.mid, T.sum(axis=0))
+        return inner, right
 
     def variances(self) -> Matrix:
         """Return the diagonal of X̃ᵀX̃ of sparse features."""
         total = np.asarray(self.X.astype(np.float64).power(2).sum(axis=0)).ravel()
         return np.asarray(np.maximum(total - self.shape[0] * self.mid**2, 0.0))
+
+
+def _lift_some(lift: Lift, rows: Rows) -> Singles:
+    return lift.at_once(rows.toarray() if sp.issparse(rows) else rows)
 
 
 def fit(
@@ -410,7 +460,7 @@ def fit(
     if sp.issparse(rows) and choice.bandwidth is None:
         columns = np.flatnonzero(rows.getnnz(axis=0)).astype(np.int32)
         rows = rows[:, columns]
-    X, deviation, lift = _features(rows, choice, lift_size, seed)
+    X, deviation, lift = _features(rows, choice, lift_size, seed, keep=labels.known is not None)
     guess = None
     if columns is not None and start is not None and start.columns is not None:
         guess = start.P[start._row_of[columns]] * deviation[:, None]
@@ -423,9 +473,12 @@ def fit(
 
 
 def _features(
-    rows: Rows, choice: Choice, lift_size: int, seed: int
+    rows: Rows, choice: Choice, lift_size: int, seed: int, keep: bool = False
 ) -> tuple[_Centred, Matrix, Lift | None]:
-    """Return what P is fitted on, the scale of the inputs, and the lift."""
+    """Return what P is fitted on, the scale of the inputs, and the lift.
+
+    ``keep`` holds the features of a lift, for those who look at them again and again.
+    """
     centre, deviation = _moments(rows)
     if not choice.standardise:
         deviation = np.ones_like(deviation)
@@ -436,22 +489,28 @@ def _features(
         X = (rows - centre) / deviation
         return _Centred(X, X.mean(axis=0), offset=centre / deviation), deviation, None
     lift = _draw_lift(centre, deviation, choice.bandwidth, lift_size, seed)
-    features = lift(rows.toarray() if sp.issparse(rows) else rows)
-    return _Centred(features, features.mean(axis=0, dtype=np.float64)), deviation, lift
+    return _Centred.lifted(rows, lift, keep), deviation, lift
 
 
 def _draw_lift(centre: Matrix, deviation: Matrix, bandwidth: float, size: int, seed: int) -> Lift:
+    directions, b = _directions(len(centre), size, seed)
+    W = directions / (bandwidth * deviation[:, None])
+    m = centre.astype(np.float32)
+    # Rows that differ by next to nothing ask for weights beyond the range of single precision.
+    return Lift(np.clip(W, -1e30, 1e30).astype(np.float32), b, m)
+
+
+@lru_cache(maxsize=2)
+def _directions(p: int, size: int, seed: int) -> tuple[Matrix, Singles]:
     """Draw the features; the directions are orthogonal in blocks, which lowers their variance."""
-    p = len(centre)
     generator = np.random.default_rng(seed)
     blocks = []
     for _ in range(-(-size // p)):
         Q, _ = np.linalg.qr(generator.standard_normal((p, p)))
         # Columns of a normal matrix have chi-distributed lengths; orthogonal ones get the same.
         blocks.append(Q * np.sqrt(generator.chisquare(p, p)))
-    W = np.concatenate(blocks, axis=1)[:, :size] / (bandwidth * deviation[:, None])
-    b = generator.uniform(0, 2 * np.pi, size)
-    return Lift(np.ascontiguousarray(W), b - centre @ W)
+    directions = np.concatenate(blocks, axis=1)[:, :size]
+    return directions, generator.uniform(0, 2 * np.pi, size).astype(np.float32)
 
 
 def _solve(
@@ -471,11 +530,14 @@ def _solve(
     ridge = max(ridge, 1e-300)
     none = np.zeros(T.shape[1])
     if min(n, p) <= DIRECT:
-        factor, ridge = _factor(X, ridge)
-        if X.primal:
-            P = scipy.linalg.cho_solve(factor, X.transposed(T))
-        else:
-            P = X.transposed(scipy.linalg.cho_solve(factor, T))
+        inner, right = X.equations(T)
+        # Centring leaves eigenvalues of about this size below zero.
+        ridge = max(ridge, 1e-12 * float(np.trace(inner) + n * X.mid @ X.mid))
+        inner[np.diag_indices(len(inner))] += ridge
+        factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
+        P = scipy.linalg.cho_solve(factor, right)
+        if not X.primal:
+            P = X.transposed(P)
         if known is None:
             return np.asarray(P), none
         start, tolerance, rounds = P, 1e-10, 500
@@ -509,15 +571,6 @@ def _solve(
         normal, precondition, right, np.vstack([start, none]), tolerance, rounds
     )
     return V[:-1], V[-1]
-
-
-def _factor(X: _Centred, ridge: float) -> tuple[Any, float]:
-    """Return the Cholesky factor of the smaller inner product plus ρI, and the ρ it took."""
-    inner = X.inner()
-    # Centring leaves eigenvalues of about this size below zero.
-    ridge = max(ridge, 1e-12 * float(np.trace(inner) + X.shape[0] * X.mid @ X.mid))
-    inner[np.diag_indices(len(inner))] += ridge
-    return scipy.linalg.cho_factor(inner, overwrite_a=True), ridge
 
 
 def _conjugate_gradients(

@@ -13,7 +13,7 @@ from tagstream import __version__
 from tagstream.cli.data import convert, fetch, list_all
 from tagstream.cli.evaluate import demo, evaluate, report, reproduce
 from tagstream.cli.learn import Stopped, learn
-from tagstream.cli.output import Failed, put, say
+from tagstream.cli.output import Failed, put, say, show_compiling
 from tagstream.cli.predict import explain, inspect, predict
 
 app = typer.Typer(
@@ -54,6 +54,7 @@ def _app(
       tagstream explain "some text" -m m.tgs          see why
       tagstream evaluate emotions --method all        compare the learners
     """
+    show_compiling()
 
 
 def run(argv: Sequence[str] | None = None) -> int:

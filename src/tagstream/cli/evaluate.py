@@ -27,7 +27,7 @@ from tagstream.cli.output import (
     put_json,
     put_table,
     say,
-    say_compiling,
+    show_compiling,
 )
 from tagstream.cli.predict import put_explanation
 from tagstream.cli.records import Reading, to_chunk
@@ -99,7 +99,7 @@ def evaluate(
         how |= {"delay": delay, "batch": batch, "window": window or max(len(Y) // 10, 1)}
         how["every"] = every or max(len(Y) // 20, 1)
     run = protocols.holdout if holdout else protocols.prequential
-    say_compiling(quiet)
+    show_compiling(quiet)
     results: dict[str, Any] = {}
     for name, model in models.items():
         with Bar(name, quiet) as bar:
@@ -170,7 +170,7 @@ def demo(
     about = f"a made-up stream of {items:,} items; test, then train"
     models = {name: new_model(name, {}, seed) for name in chosen_methods(method, "oml", "knn")}
     every = max(items // 10, 1)
-    say_compiling(quiet)
+    show_compiling(quiet)
     results: dict[str, Any] = {}
     for name, model in models.items():
         with Bar(name, quiet) as bar:

@@ -28,7 +28,7 @@ from tagstream.cli.options import (
     reads,
     settings,
 )
-from tagstream.cli.output import Bar, Failed, say, say_compiling
+from tagstream.cli.output import Bar, Failed, say, show_compiling
 from tagstream.cli.records import Chunk, Reading, Tally, check_features, is_data_set, name_of, skip
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def learn(
         n_features = reading.width(data)
     tally = None if by_name else Tally(data)
     keeper = Keeper(learner, extra, model, every)
-    say_compiling(quiet)
+    show_compiling(quiet)
     n_read, n_learnt, stopped = n_done, 0, 0
     with Stop() as stop, Bar("learning", quiet) as bar:
         try:

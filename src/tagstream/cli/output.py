@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
@@ -66,28 +66,11 @@ def say(message: str, quiet: bool = False) -> None:
         print(message, file=sys.stderr)
 
 
-def say_compiling(quiet: bool) -> None:
-    """Tell who waits at a terminal when the compiled loops are not in numba's cache yet."""
-    if quiet or not sys.stderr.isatty():
-        return
-    from tagstream import kernels
-
-    folder, source = _cache_folder(), Path(kernels.__file__)
-    python = f"py{sys.version_info[0]}{sys.version_info[1]}"
-    indexes = folder.glob(f"{source.stem}.*.{python}.nbi") if folder else ()
-    # numba compiles again what is older than its source
-    if not any(index.stat().st_mtime >= source.stat().st_mtime for index in indexes):
-        when = "first run only" if folder else "every run, as no cache directory can be written"
-        say(f"compiling kernels ({when}, some seconds)…")
-
-
-def _cache_folder() -> Path | None:
-    """Return where numba keeps what it has compiled of the kernels; None if it cannot."""
-    from tagstream import kernels
-
-    dispatcher: Any = kernels.project_dense
-    folder = dispatcher.stats.cache_path
-    return None if folder is None else Path(folder)
+def show_compiling(quiet: bool = False) -> None:
+    """Have a terminal, and nothing else, told when kernels are compiled."""
+    wanted = not quiet and sys.stderr.isatty()
+    handler = logging.StreamHandler() if wanted else logging.NullHandler()
+    logging.getLogger("tagstream.kernels").handlers[:] = [handler]
 
 
 class Bar:

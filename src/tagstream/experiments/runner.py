@@ -308,7 +308,8 @@ def _one_thread() -> Iterator[None]:
 
 
 def _start_worker() -> None:
-    """Leave interrupts to the parent, and end with it however it ends."""
+    """Leave interrupts and messages to the parent, and end with it however it ends."""
+    logging.getLogger("tagstream").addHandler(logging.NullHandler())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -66,8 +66,10 @@ class NeighborClassifier(StreamClassifier):
         return self._memory.votes(self._nearest(X)[1])
 
     def _decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        if self._single:
+            return super()._decide(scores)
         # A share that equals the threshold counts, whatever the imaginary neighbour took from it.
-        return super()._decide(scores + PRIOR)
+        return (scores >= self.threshold - PRIOR).astype(self._dtype)
 
     def kneighbors(
         self, X: Any, n_neighbors: int | None = None, return_distance: bool = True
@@ -114,6 +116,6 @@ class NeighborClassifier(StreamClassifier):
         voters = {
             names[j]: tuple(i for i, has in zip(ids, labels, strict=True) if has[j])
             for j in order
-            if scores[j] >= self.threshold
+            if scores[j] >= self.threshold - PRIOR
         }
         return Explanation(neighbors, {names[j]: float(scores[j]) for j in order}, voters)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,8 @@ from tagstream.base import (
     expect,
     expect_keys,
 )
-from tagstream.kernels import compiled, embed, gather_votes, project_dense, scan_one
-from tagstream.memory import Memory
+from tagstream.kernels import compiled, dense_squares, embed, project_dense, scan_one
+from tagstream.memory import DenseRows, Memory
 from tagstream.models.neighbors import NeighborClassifier
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ FULL_RANK = 512  # labels up to which the metric is square by default
 
 # Parts of the saved state, and its plain numbers with their types.
 STATE = (
-    "memory", "seed", "V", "basis", "codec", "P", "c", "lift_W", "lift_b", "columns", "choice",
+    "memory", "seed", "V", "basis", "codec", "P", "c", "lift", "columns", "choice",
     "counters",
 )  # fmt: skip
 COUNTERS: dict[str, type] = {
@@ -57,6 +57,16 @@ COUNTERS: dict[str, type] = {
     "_exponent": int,
     "_stale": bool,
 }
+
+
+class _Asked(NamedTuple):
+    """What was found out about one row when ``seen`` examples had been learnt."""
+
+    seen: int
+    row: bytes
+    z: npt.NDArray[np.float64]  # (1, q)
+    code: npt.NDArray[np.float32]  # (1, d)
+    nearest: npt.NDArray[np.int64]  # (1, k), positions
 
 
 class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier):  # type: ignore[misc]
@@ -206,11 +216,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._codec = np.zeros((0, 0))  # the copy of V that made the stored codes, scaled
         self._exponent = 0
         self._stale = False
+        self._asked: _Asked | None = None
         self.n_updates_ = self.n_degenerate_ = 0
         self.cumulative_loss_ = self.loss_ = self.step_ = 0.0
 
     def _grow(self, q: int) -> None:
         self._memory.grow(q)
+        self._asked = None
         old, d_old = self.V_.shape
         # The paper's d depends on q, and is settled when its first block is full.
         settled = self.init == "normal" and self._projection is not None
@@ -260,25 +272,36 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
     def _learn_row(self, row: npt.NDArray[np.float32], y: npt.NDArray[np.uint8]) -> None:
         """Do what :meth:`_learn_block` does, for one plain example, in one compiled call."""
-        made, memory = self._projection, self._memory
-        assert made is not None
+        memory, asked = self._memory, self._asked
+        assert isinstance(memory.rows, DenseRows)
         assert memory.codes is not None
-        position = len(memory)
-        features = row if made.lift is None else made.lift(row)
-        lo = 0 if self.window is None else max(position - self.window, 0)
-        code = np.empty((1, self._codec.shape[1]), np.float32)
+        if asked is None or asked.seen != self.n_seen_ or asked.row != row.tobytes():
+            asked = self._ask(row, 1)
+        memory.extend()
         loss, lam, degenerate = _one_round(
-            features, made.P, made.c, self._codec, memory.codes.live, memory.codes.norms,
-            memory.bits[0], lo, code,
-            y, self.V_, metric.STEPS.index(self.step), self.update == "linear",
+            row, y, asked.z, asked.code, asked.nearest[0, 0], memory.rows.live, memory.rows.norms,
+            memory.codes.live, memory.codes.norms, memory.bits[0],
+            self.V_, metric.STEPS.index(self.step), self.update == "linear",
             float(self.step_min), float(self.step_max),
         )  # fmt: skip
-        memory.append(row, Labels(y.reshape(1, -1), None), None, code)
         memory.forget()
         self.n_updates_ += lam > 0
         self.n_degenerate_ += degenerate
         self.cumulative_loss_ += loss
         self.loss_, self.step_, self._stale = loss, lam, True
+
+    def _ask(self, row: npt.NDArray[np.float32], k: int) -> _Asked:
+        """Embed one row and look up its k nearest stored items."""
+        made, memory = self._projection, self._memory
+        assert made is not None
+        assert memory.codes is not None
+        q, d = self._codec.shape
+        z, code, nearest = np.empty((1, q)), np.empty((1, d), np.float32), np.empty((1, k), int)
+        _locate(
+            row if made.lift is None else made.lift(row), made.P, made.c, self._codec,
+            memory.codes.live, memory.codes.norms, z, code, nearest,
+        )  # fmt: skip
+        return _Asked(self.n_seen_, row.tobytes(), z, code, nearest)
 
     @property
     def _plain(self) -> bool:
@@ -421,16 +444,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
         if X.shape[0] > 1 or not self._plain or not len(self._memory):
             return super()._proba(X)
-        made, memory = self._projection, self._memory
-        assert made is not None
-        assert memory.codes is not None
-        row = X.astype(np.float32, copy=False)
-        votes = np.empty((1, memory.n_labels))
-        _one_vote(
-            row if made.lift is None else made.lift(row), made.P, made.c, self._codec,
-            memory.codes.live, memory.codes.norms, *memory.bits, self.n_neighbors, votes,
-        )  # fmt: skip
-        return votes
+        # Kept, since in a stream the item that is asked for is often the next to be learnt.
+        self._asked = self._ask(X.astype(np.float32, copy=False), self.n_neighbors)
+        return self._memory.votes(self._asked.nearest)
 
     def _search(self, X: Rows, k: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """Return distances and positions of the k nearest stored items."""
@@ -467,8 +483,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             "codec": self._codec.copy(),
             "P": None if made is None else made.P.copy(),
             "c": None if made is None else made.c.copy(),
-            "lift_W": None if made is None or made.lift is None else made.lift.W.copy(),
-            "lift_b": None if made is None or made.lift is None else made.lift.b.copy(),
+            "lift": None if made is None or made.lift is None else vars(made.lift).copy(),
             "columns": None if made is None or made.columns is None else made.columns.copy(),
             "choice": None if choice is None else list(astuple(choice)),
             "counters": {name: getattr(self, name) for name in COUNTERS},
@@ -488,11 +503,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._codec = expect("codec", state["codec"], np.float64, shape)
         if state["P"] is not None:
             lift = None
-            if state["lift_b"] is not None:
-                b = expect("lift_b", state["lift_b"], np.float64, (None,))
-                lift = projection.Lift(
-                    expect("lift_W", state["lift_W"], np.float64, (p, len(b))), b
-                )
+            if state["lift"] is not None:
+                expect_keys("the lift", state["lift"], "W", "b", "m")
+                b = expect("lift b", state["lift"]["b"], np.float32, (None,))
+                W = expect("lift W", state["lift"]["W"], np.float32, (p, len(b)))
+                lift = projection.Lift(W, b, expect("lift m", state["lift"]["m"], np.float32, (p,)))
             c = expect("c", state["c"], np.float64, (q,))
             if self._sparse and lift is None:
                 columns = expect("columns", state["columns"], np.int32, (None,))
@@ -545,39 +560,44 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
 
 @compiled
-def _one_round(
-    X: Any, P: Any, c: Any, codec: Any, codes: Any, norms: Any, labels: Any, lo: int, code: Any,
-    y: Any, V: Any, step: int, linear: bool, step_min: float, step_max: float,
-) -> tuple[float, float, bool]:  # fmt: skip
-    """Embed one row, find its nearest stored neighbour, and play the round of the two."""
-    q, d = V.shape
-    Z = np.empty((1, q))
-    embed(X, P, c, codec, Z, code)
-    best, found = np.full(1, np.inf), np.full(1, -1)
-    scan_one(codes, norms, code[0], lo, codes.shape[0], best, found)
-    if found[0] < 0:
-        return 0.0, 0.0, False
-    theirs = np.empty(q, np.uint8)
-    for j in range(q):
-        theirs[j] = labels[found[0], j >> 3] >> (7 - (j & 7)) & 1
-    everything = np.empty(0, np.bool_)
-    return metric.one_round(
-        Z[0], y, theirs, everything, V, step, linear, step_min, step_max, np.empty((4, d))
-    )
+def _locate(
+    X: Any, P: Any, c: Any, codec: Any, codes: Any, norms: Any, z: Any, code: Any, nearest: Any,
+) -> None:  # fmt: skip
+    """Embed one row and find its nearest stored neighbours, as many as ``nearest`` has room for."""
+    embed(X, P, c, codec, z, code)
+    best = np.empty(nearest.shape[1])
+    for j in range(len(best)):
+        best[j], nearest[0, j] = np.inf, -1
+    scan_one(codes, norms, code[0], 0, codes.shape[0], best, nearest[0])
 
 
 @compiled
-def _one_vote(
-    X: Any, P: Any, c: Any, codec: Any, codes: Any, norms: Any, labels: Any, known: Any,
-    k: int, votes: Any,
-) -> None:  # fmt: skip
-    """Embed one row, find its k nearest stored neighbours, and write their vote."""
-    Z = np.empty((1, c.shape[0]))
-    code = np.empty((1, codec.shape[1]), np.float32)
-    embed(X, P, c, codec, Z, code)
-    best, found = np.full(k, np.inf), np.full((1, k), -1)
-    scan_one(codes, norms, code[0], 0, codes.shape[0], best, found[0])
-    gather_votes(found, labels, known, votes)
+def _one_round(
+    row: Any, y: Any, z: Any, code: Any, nearest: int, rows: Any, row_norms: Any,
+    codes: Any, norms: Any, labels: Any,
+    V: Any, step: int, linear: bool, step_min: float, step_max: float,
+) -> tuple[float, float, bool]:  # fmt: skip
+    """Play the round of one row and its nearest neighbour, and write it into the last place."""
+    q, d = V.shape
+    last = rows.shape[0] - 1
+    for j in range(row.shape[1]):
+        rows[last, j] = row[0, j]
+    for j in range(d):
+        codes[last, j] = code[0, j]
+    dense_squares(rows[last:], row_norms[last:])
+    dense_squares(codes[last:], norms[last:])
+    theirs = np.empty(q, np.uint8)
+    for b in range(labels.shape[1]):
+        labels[last, b] = 0
+    for j in range(q):
+        labels[last, j >> 3] |= y[j] << (7 - (j & 7))
+        theirs[j] = labels[max(nearest, 0), j >> 3] >> (7 - (j & 7)) & 1
+    if nearest < 0:
+        return 0.0, 0.0, False
+    everything = np.empty(0, np.bool_)
+    return metric.one_round(
+        z[0], y, theirs, everything, V, step, linear, step_min, step_max, np.empty((4, d))
+    )
 
 
 def _enlarged(start: npt.NDArray[np.float64], old: npt.NDArray[np.float64]) -> Any:
