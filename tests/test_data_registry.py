@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import http.server
 import json
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -28,7 +30,15 @@ def test_the_registry_lists_the_papers_data_sets_and_five_more():
     for name, info in DATASETS.items():
         assert info.name == name
         assert abs(info.labels) == info.q
-        assert all(len(file.sha256) == 64 for file in info.files)
+
+
+def test_every_data_set_has_files_at_a_fixed_commit_and_their_checksum():
+    for info in DATASETS.values():
+        assert info.files
+        assert len({file.filename for file in info.files}) == len(info.files)
+        for file in info.files:
+            assert re.fullmatch(r"https://\S+/[0-9a-f]{40}/\S+\.arff", file.url)
+            assert re.fullmatch(r"[0-9a-f]{64}", file.sha256)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +87,39 @@ def test_labels_are_the_same_with_and_without_the_xml(home, tmp_path):
         assert load(name, data_home=tmp_path).label_names == load(name, data_home=home).label_names
 
 
+# Relations of the public files where the packed one has another, and whether they end in a newline.
+PUBLIC: dict[str, tuple[list[tuple[str, str]], str]] = {
+    "corel5k": ([("", ""), ("-train", "-test")], "\n"),
+    "emotions": ([("", "")], ""),
+    "enron": ([("", ""), ("", "")], ""),
+    "medical": ([("", ""), ("-P66", "-P66-V")], ""),
+    "cal500": ([("", "")], ""),
+    "scene": ([("scene", "MultiLabelData"), ("scene", "MultiLabelData")], "\n"),
+    "slashdot": ([("1891'", "1891' %50")], "\n"),
+    "yeast": ([("", ""), ("", "")], "\n"),
+    "bibtex": ([("", ""), ("", "")], ""),
+    "delicious": ([("", "")], ""),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_checksums_are_those_of_the_rows_that_are_here(home, name):
+    if not (home / "index.json").is_file():
+        pytest.skip("no index.json in TAGSTREAM_DATA")
+    text = gzip.decompress((home / name / f"{name}.arff.gz").read_bytes()).decode()
+    relation, _, text = text.partition("\n")
+    header, rows = text.rstrip("\n").split("@data\n")
+    header += "@data\n"
+    if name == "slashdot":
+        header = header.replace("@attribute class ", "@attribute classXXX ") + "\n"
+    info, lines, (relations, end) = DATASETS[name], rows.split("\n"), PUBLIC[name]
+    parts = [lines] if len(info.files) == 1 else [lines[: info.n_train], lines[info.n_train :]]
+    for file, (here, there), part in zip(info.files, relations, parts, strict=True):
+        first = relation.replace(here, there) if here else relation
+        public = f"{first}\n{header}" + "\n".join(part) + end
+        assert hashlib.sha256(public.encode()).hexdigest() == file.sha256
+
+
 ROWS = "@relation x\n@attribute a numeric\n@attribute t {0,1}\n@data\n"
 PARTS = {"/train.arff": f"{ROWS}1,0\n2,1\n".encode(), "/test.arff": f"{ROWS}3,1\n".encode()}
 
@@ -87,6 +130,7 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.files = dict(PARTS)
+        self.withheld = 0
         super().__init__(("127.0.0.1", 0), Handler)
 
 
@@ -97,7 +141,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         body = self.server.files.get(self.path)
         self.send_response(404 if body is None else 200)
-        self.send_header("Content-Length", str(len(body or b"")))
+        self.send_header("Content-Length", str(len(body or b"") + self.server.withheld))
         self.end_headers()
         self.wfile.write(body or b"")
 
@@ -149,9 +193,30 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing_behind(server, tmp_path)
 
 def test_a_failed_download_leaves_nothing_behind(server, tmp_path):
     server.files.clear()
-    with pytest.raises(OSError, match="404"):
+    with pytest.raises(
+        FileNotFoundError, match=r"/train\.arff: must be within reach, got 404 "
+    ) as bad:
+        fetch("toy", data_home=tmp_path)
+    assert str(bad.value).endswith(f"download train.arff by other means into {tmp_path / 'toy'}")
+    assert list((tmp_path / "toy").iterdir()) == []
+
+
+def test_a_download_that_breaks_off_leaves_nothing_behind_and_can_be_repeated(server, tmp_path):
+    server.withheld = 7
+    with pytest.raises((FileNotFoundError, DataError), match=r"/train\.arff: must "):
         fetch("toy", data_home=tmp_path)
     assert list((tmp_path / "toy").iterdir()) == []
+    server.withheld = 0
+    assert len(load("toy", data_home=tmp_path).Y) == 3
+
+
+def test_an_address_out_of_reach_says_where_to_put_the_file(server, tmp_path):
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(
+        FileNotFoundError, match=r"must be within reach, .* train\.arff by other means"
+    ):
+        load("toy", data_home=tmp_path)
 
 
 def test_progress_is_reported(server, tmp_path):
@@ -196,9 +261,11 @@ def test_without_pooch_the_extra_is_named(server, tmp_path, monkeypatch):
         load("toy", data_home=tmp_path)
 
 
-def test_a_data_set_without_a_known_file_says_where_to_put_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"'yeast' must be at .*its source is tsoumakas"):
-        load("yeast", data_home=tmp_path)
+def test_a_data_set_without_a_known_file_says_where_to_put_it(tmp_path, monkeypatch):
+    info = DatasetInfo("toy", "toys", 3, 1, 1, 2 / 3, -1, 2, False, "someone: toys.arff")
+    monkeypatch.setitem(DATASETS, "toy", info)
+    with pytest.raises(FileNotFoundError, match=r"'toy' must be at .*its source is someone: toys"):
+        load("toy", data_home=tmp_path)
 
 
 def test_an_unknown_name_is_refused(tmp_path, monkeypatch):

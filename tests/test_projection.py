@@ -235,11 +235,12 @@ def test_a_label_nobody_knows_is_projected_to_zero():
 
 @pytest.mark.parametrize(("n", "p"), [(120, 60), (60, 300)])
 @pytest.mark.parametrize("unknown", [False, True])
-def test_the_iterative_solution_is_close_to_the_direct_one(n, p, unknown, monkeypatch):
+@pytest.mark.parametrize("kind", [sp.csr_matrix, np.asarray])
+def test_the_iterative_solution_is_close_to_the_direct_one(n, p, unknown, kind, monkeypatch):
     X, Y = draw(18, n, p, 5, kept=0.1)
     known = np.random.default_rng(19).random(Y.shape) < 0.8 if unknown else None
     labels = Labels(Y if known is None else Y * known, known)
-    rows = sp.csr_matrix(X)
+    rows = kind(X)
     direct = fit(rows, labels, plain(5.0))
     monkeypatch.setattr(projection, "DIRECT", 10)
     close = fit(rows, labels, plain(5.0))

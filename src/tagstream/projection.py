@@ -432,8 +432,9 @@ class _Centred:
         return inner, right
 
     def variances(self) -> Matrix:
-        """Return the diagonal of X̃ᵀX̃ of sparse features."""
-        total = np.asarray(self.X.astype(np.float64).power(2).sum(axis=0)).ravel()
+        """Return the diagonal of X̃ᵀX̃."""
+        squares = self.X.power(2) if sp.issparse(self.X) else self.X**2
+        total = np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel()
         return np.asarray(np.maximum(total - self.shape[0] * self.mid**2, 0.0))
 
 
@@ -484,7 +485,7 @@ def _features(
         deviation = np.ones_like(deviation)
     if choice.bandwidth is None:
         if sp.issparse(rows):
-            X = rows @ sp.diags(1 / deviation)
+            X = rows @ sp.diags(1 / deviation, dtype=np.float32) if choice.standardise else rows
             return _Centred(X, centre / deviation), deviation, None
         X = (rows - centre) / deviation
         return _Centred(X, X.mean(axis=0), offset=centre / deviation), deviation, None
@@ -549,14 +550,15 @@ def _solve(
 
     else:
         diagonal = (X.variances() + ridge)[:, None]
+        start = np.zeros((p, T.shape[1])) if start is None else start
+        tolerance, rounds = 1e-3, 25
+        if known is None:
+            return _solve_by_passes(X, T, ridge, diagonal, start, tolerance, rounds), none
 
         def apply_inverse(B: Matrix) -> Matrix:
             return B / diagonal
 
-        start = np.zeros((p, T.shape[1])) if start is None else start
-        tolerance, rounds = 1e-3, 25
-    mask = 1.0 if known is None else known.astype(np.float64)
-    count = np.full(T.shape[1], float(n)) if known is None else np.maximum(known.sum(axis=0), 1)
+    mask, count = known.astype(np.float64), np.maximum(known.sum(axis=0), 1)
 
     def normal(V: Matrix) -> Matrix:
         P, s = V[:-1], V[-1]
@@ -573,34 +575,71 @@ def _solve(
     return V[:-1], V[-1]
 
 
-def _conjugate_gradients(
-    apply: Callable[[Matrix], Matrix],
-    precondition: Callable[[Matrix], Matrix],
-    right: Matrix,
+def _solve_by_passes(
+    X: _Centred,
+    T: Matrix,
+    ridge: float,
+    diagonal: Matrix,
     start: Matrix,
     tolerance: float,
     rounds: int,
 ) -> Matrix:
-    """Solve one positive definite system per column, all columns in step."""
+    """Solve (X̃ᵀX̃ + ρI)P = X̃ᵀT by passes over X, in its own precision.
+
+    What is multiplied by X̃ᵀ has columns of sum zero, for which X̃ᵀ and Xᵀ are the same.
+    """
+    single = X.X.dtype
+    scale = diagonal.astype(single)
+
+    def normal(P: Any) -> Any:
+        R = X.X @ P
+        R -= R.mean(axis=0, dtype=np.float64).astype(single)
+        A = X.X.T @ R
+        A += single.type(ridge) * P
+        return A
+
+    right = X.X.T @ T.astype(single)
+    return _conjugate_gradients(
+        normal, lambda B: B / scale, right, start.astype(single), tolerance, rounds
+    )
+
+
+def _conjugate_gradients(
+    apply: Callable[[Any], Any],
+    precondition: Callable[[Any], Any],
+    right: Any,
+    start: Any,
+    tolerance: float,
+    rounds: int,
+) -> Matrix:
+    """Solve one positive definite system per column, all columns in step; sums are double."""
+
+    def products(A: Any, B: Any) -> Matrix:
+        return np.asarray((A * B).sum(axis=0, dtype=np.float64))
+
+    def share(A: Matrix, B: Matrix) -> Any:
+        return np.divide(A, B, out=np.zeros_like(A), where=B > 0).astype(right.dtype)
+
     V = start.copy()
     R = right - apply(V)
     Z = precondition(R)
     D = Z.copy()
-    energy = (R * Z).sum(axis=0)
-    enough = tolerance**2 * np.maximum((right * precondition(right)).sum(axis=0), 1e-300)
+    energy = products(R, Z)
+    enough = tolerance**2 * np.maximum(products(right, precondition(right)), 1e-300)
     for _ in range(rounds):
         if (energy <= enough).all():
             break
         A = apply(D)
-        curvature = (D * A).sum(axis=0)
-        length = np.divide(energy, curvature, out=np.zeros_like(energy), where=curvature > 0)
+        length = share(energy, products(D, A))
         V += length * D
-        R -= length * A
+        A *= length
+        R -= A
         Z = precondition(R)
-        new = (R * Z).sum(axis=0)
-        D = Z + np.divide(new, energy, out=np.zeros_like(new), where=energy > 0) * D
+        new = products(R, Z)
+        D *= share(new, energy)
+        D += Z
         energy = new
-    return V
+    return np.asarray(V, np.float64)
 
 
 def first_block(rows: Rows, labels: Labels) -> Projection:

@@ -7,8 +7,9 @@ and no network is touched.
 
 Only files whose checksum is known are downloaded. For the others the registry names the source and
 the place where the file belongs. The checksums stand for the files as they were at the commit in
-the address; they were computed from the same rows and headers, compared with the published text
-in length, beginning and end.
+the address. They are those of files rebuilt from the same rows and headers. Where Git LFS stores
+the files, as in mrapp-ke/Boomer-Datasets, the repository itself publishes the same SHA-256; the
+others were compared with the published text in length, beginning and end.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ __all__ = ["DATASETS", "DatasetInfo", "RemoteFile", "data_home", "fetch", "forma
 
 _MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan"
 _BOOMER = "https://raw.githubusercontent.com/mrapp-ke/Boomer"
+_BOOMER_LFS = "https://github.com/mrapp-ke/Boomer-Datasets/raw"  # leads on to the LFS store
+_SKMULTILEARN = "https://raw.githubusercontent.com/scikit-multilearn/scikit-multilearn"
 
 
 @dataclass(frozen=True)
@@ -108,19 +111,53 @@ DATASETS: dict[str, DatasetInfo] = {
         ),
         DatasetInfo(
             *("emotions", "music", 593, 72, 6, 1.868465, -6, 391, True),
-            _mulan("emotions", "emotions-train.arff", "emotions-test.arff"),
+            "tsoumakas/mulan: mulan/data/ emotions.arff",
+            (
+                RemoteFile(  # the SHA-256 is also that of emotions.arff in Boomer-Datasets
+                    f"{_MULAN}/d65105d1c5cff604bb6eed9d16838c3851ac5595/mulan/data/emotions.arff",
+                    "6f2f790047073d1293ac0872c0d55f2dc98b6177802fc96c6b66b309dfee1e4b",
+                ),
+            ),
         ),
         DatasetInfo(
             *("enron", "text", 1702, 1001, 53, 3.378378, -53, 1123, True),
-            _mulan("enron", "enron-train.arff", "enron-test.arff"),
+            "mrapp-ke/Boomer-Datasets: enron-train.arff, enron_test.arff",
+            (
+                RemoteFile(
+                    f"{_BOOMER_LFS}/91950e2fd9fb199df84f0c045fde589fa5ec46c5/enron-train.arff",
+                    "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
+                ),
+                RemoteFile(
+                    f"{_BOOMER_LFS}/7e587cb68234bf7628aef6ed0a5c2df8a4eb519e/enron_test.arff",
+                    "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
+                ),
+            ),
         ),
         DatasetInfo(
             *("medical", "text", 978, 1449, 45, 1.245399, -45, 333, True),
-            _mulan("medical", "medical-train.arff", "medical-test.arff"),
+            "scikit-multilearn/scikit-multilearn: data/ medical-train.arff, medical-test.arff",
+            (  # the SHA-256 are also those of the LFS files in ConflictedPhilosopher/MLR
+                RemoteFile(
+                    f"{_SKMULTILEARN}/6e387ca43bb10e81ccdef28bd4f57a3d538af5fd"
+                    "/data/medical-train.arff",
+                    "c764f45756ab1c553b8b4eaaf5605a5610a43bbbcf37492d0f1a12bf9c9e2244",
+                ),
+                RemoteFile(
+                    f"{_SKMULTILEARN}/afc7c14ac0b0db892ce6fa0e50d6257d124b6f77"
+                    "/data/medical-test.arff",
+                    "6be472e75a6c0b0916187f343a398011b1b26f8f0ddc682c575312ad3532f6c4",
+                ),
+            ),
         ),
         DatasetInfo(
             *("cal500", "music", 502, 68, 174, 26.043825, -174, None, True),
-            _mulan("cal500", "cal500.arff"),
+            "mrapp-ke/Boomer-Datasets: cal500.arff",
+            (
+                RemoteFile(
+                    f"{_BOOMER_LFS}/fb12e0c02e62e7d4a94c5f1f26ba5a66c2f3d674/cal500.arff",
+                    "cfe6097ba5fd6e8584e54911ab9783dcab34e898446b7c9370c71d477eae56d3",
+                ),
+            ),
         ),
         DatasetInfo(
             *("image", "image", 2000, 294, 5, 1.236, -5, 1501, True),
@@ -154,23 +191,62 @@ DATASETS: dict[str, DatasetInfo] = {
         ),
         DatasetInfo(
             *("slashdot", "text", 3782, 1079, 22, 1.180857, 22, 1891, True),
-            "abuyukcakir/gooweml: datasets/ SLASHDOT-F.arff",
+            "lehneres/edu.uni-tuebingen: data/ SLASHDOT-F.arff",
+            (
+                RemoteFile(  # other copies call the feature classXXX class
+                    "https://raw.githubusercontent.com/lehneres/edu.uni-tuebingen"
+                    "/c3276a50e69e076dc9e1dd41632c898fe10987de/data/SLASHDOT-F.arff",
+                    "35c7b933211fc39c623252f2289de1460f588265a3df8be2c97f3090708476eb",
+                ),
+            ),
         ),
         DatasetInfo(
             *("yeast", "biology", 2417, 103, 14, 4.237071, -14, 1500, False),
-            _mulan("yeast", "yeast-train.arff", "yeast-test.arff"),
+            "mrapp-ke/Boomer-Datasets: yeast-train.arff, yeast_test.arff",
+            (
+                RemoteFile(
+                    f"{_BOOMER_LFS}/73db96cbcc8cc8891830fc86827617e4a8e7f033/yeast-train.arff",
+                    "e759dc991ff54694a4ff9c4314f3be0d6fd2b1994a4b563f57e416394c6aebbd",
+                ),
+                RemoteFile(
+                    f"{_BOOMER_LFS}/7e587cb68234bf7628aef6ed0a5c2df8a4eb519e/yeast_test.arff",
+                    "4aaac102bff9669a765bf0b378602e5cc8c3b181048282e2f003117b496d552a",
+                ),
+            ),
         ),
         DatasetInfo(
             *("bibtex", "text", 7395, 1836, 159, 2.401893, -159, 4880, False),
-            _mulan("bibtex", "bibtex-train.arff", "bibtex-test.arff"),
+            "mrapp-ke/Boomer-Datasets: bibtex-train.arff, bibtex-test.arff",
+            (
+                RemoteFile(
+                    f"{_BOOMER_LFS}/e925d705fe09f4ce593cf162e953862d8a0cee76/bibtex-train.arff",
+                    "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
+                ),
+                RemoteFile(
+                    f"{_BOOMER_LFS}/e925d705fe09f4ce593cf162e953862d8a0cee76/bibtex-test.arff",
+                    "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
+                ),
+            ),
         ),
         DatasetInfo(
             *("delicious", "text", 16105, 500, 983, 19.019994, -983, 12920, False),
-            _mulan("delicious", "delicious-train.arff", "delicious-test.arff"),
+            "mrapp-ke/Boomer-Datasets: delicious.arff",
+            (
+                RemoteFile(
+                    f"{_BOOMER_LFS}/db86cef9af5ef1d01f5554e689e790a3e1a0637b/delicious.arff",
+                    "b944de0bca910050c11d97eed57d17b073110ea3646a587f3d15d127cf581aab",
+                ),
+            ),
         ),
         DatasetInfo(
             *("mediamill", "video", 43907, 120, 101, 4.375567, -101, 30993, False),
-            "scikit-multilearn 0.0.1 source distribution: skmultilearn/data",
+            "mrapp-ke/Boomer-Datasets: mediamill.arff",
+            (
+                RemoteFile(
+                    f"{_BOOMER_LFS}/9d76f26050aea32aea6d255365146b7990db838e/mediamill.arff",
+                    "ad7e629d599ac1c80dfabe32fb9f18be28accd8e902515a461497bc48760a72b",
+                ),
+            ),
         ),
         DatasetInfo(
             *("tmc2007-500", "text", 28596, 500, 22, 2.157924, -22, 21519, False),
@@ -257,6 +333,7 @@ _home = data_home  # the name is also that of a parameter
 def _download(file: RemoteFile, folder: Path, progress: Any) -> None:
     try:
         import pooch
+        from requests import RequestException
     except ImportError as error:
         raise ImportError(
             f"downloading {file.url} needs pooch; install tagstream[fetch], "
@@ -270,6 +347,11 @@ def _download(file: RemoteFile, folder: Path, progress: Any) -> None:
             path=folder,
             downloader=pooch.HTTPDownloader(progressbar=progress),
         )
+    except RequestException as error:
+        raise FileNotFoundError(
+            f"{file.url}: must be within reach, got {error}; "
+            f"download {file.filename} by other means into {folder}"
+        ) from error
     except ValueError as error:
         raise DataError(f"{file.url}: must have SHA-256 {file.sha256}, got {error}") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, lru_cache
 from importlib.metadata import version
 from time import perf_counter
@@ -34,8 +34,11 @@ Vector = npt.NDArray[np.float64]
 
 @lru_cache(maxsize=2)
 def load(name: str, home: str | None) -> data.Dataset:
-    """Return a data set; the last two are kept."""
-    return data.load(name, data_home=home)
+    """Return a data set, dense if most entries are there however they are written; two are kept."""
+    found = data.load(name, data_home=home)
+    if sp.issparse(found.X) and found.X.nnz > 0.5 * np.prod(found.X.shape):
+        return replace(found, X=found.X.toarray())
+    return found
 
 
 def _datasets(cell: Cell, home: str | None) -> dict[str, Any]:

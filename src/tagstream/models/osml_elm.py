@@ -95,7 +95,8 @@ def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: Bools) -> No
     for n in range(H.shape[0]):
         h = H[n]
         k[:] = 0.0
-        residual[:] = T[n]
+        for j in range(q):
+            residual[j] = T[n, j]
         scale = 1.0
         for i in range(L):
             g[i] = _dot(M[i], h)
