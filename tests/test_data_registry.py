@@ -168,8 +168,9 @@ def server(monkeypatch):
         thread.join()
 
 
-def test_a_missing_data_set_is_downloaded_once(server, tmp_path):
+def test_a_missing_data_set_is_downloaded_once(server, tmp_path, capfd):
     data = load("toy", data_home=tmp_path)
+    assert capfd.readouterr() == ("", "")
     assert data.X.tolist() == [[1], [2], [3]]
     assert data.Y.tolist() == [[0], [1], [1]]
     assert (data.name, data.n_train, data.label_names) == ("toy", 2, ("t",))

@@ -242,7 +242,7 @@ DATASETS: dict[str, DatasetInfo] = {
             *("mediamill", "video", 43907, 120, 101, 4.375567, -101, 30993, False),
             "mrapp-ke/Boomer-Datasets: mediamill.arff",
             (
-                RemoteFile(
+                RemoteFile(  # dense rows, while other copies are sparse
                     f"{_BOOMER_LFS}/9d76f26050aea32aea6d255365146b7990db838e/mediamill.arff",
                     "ad7e629d599ac1c80dfabe32fb9f18be28accd8e902515a461497bc48760a72b",
                 ),
@@ -339,6 +339,9 @@ def _download(file: RemoteFile, folder: Path, progress: Any) -> None:
             f"downloading {file.url} needs pooch; install tagstream[fetch], "
             f"or put the file into {folder}"
         ) from error
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel("WARNING")  # it writes to standard error; who wants to be told gives progress
     try:
         pooch.retrieve(
             file.url,
@@ -348,12 +351,16 @@ def _download(file: RemoteFile, folder: Path, progress: Any) -> None:
             downloader=pooch.HTTPDownloader(progressbar=progress),
         )
     except RequestException as error:
+        if error.response is not None:
+            error.response.close()  # pooch leaves it open
         raise FileNotFoundError(
             f"{file.url}: must be within reach, got {error}; "
             f"download {file.filename} by other means into {folder}"
         ) from error
     except ValueError as error:
         raise DataError(f"{file.url}: must have SHA-256 {file.sha256}, got {error}") from error
+    finally:
+        logger.setLevel(level)
 
 
 def load(
