@@ -501,8 +501,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _set_names(self, names: list[Hashable]) -> None:
         if len(names) == len(self.classes_):
             return
-        kinds = {type(name) for name in names}
-        self.classes_ = np.array(names, dtype=None if len(kinds) == 1 else object)
+        self.classes_ = _as_array(names)
         self._grow(len(names))
 
     # ------------------------------------------------------------------ prediction
@@ -650,6 +649,17 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         tags.target_tags.single_output = True
         tags.input_tags.sparse = True
         return tags
+
+
+def _as_array(names: list[Hashable]) -> npt.NDArray[Any]:
+    """Return names as a 1-D array, of objects unless they are all texts or all numbers."""
+    if len({type(name) for name in names}) == 1 and isinstance(names[0], (str, bool, int, float)):
+        array = np.array(names)
+        if array.tolist() == names:
+            return array
+    array = np.empty(len(names), object)
+    array[:] = names
+    return array
 
 
 def _n_dims(Y: Any) -> int:

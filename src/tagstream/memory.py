@@ -153,13 +153,16 @@ class DenseRows:
         are seen.  Query i sees the positions ``lo[i] <= position < hi[i]``.  Costs O(m n width).
         """
         m, codes, norms = len(queries), self._rows.live, self._norms.live
-        lo, hi = _seen(len(self), m, lo, hi)
-        best, found = np.full((m, k), np.inf), np.full((m, k), -1, np.int64)
+        best, found = np.empty((m, k)), np.empty((m, k), np.int64)
+        best.fill(np.inf)
+        found.fill(-1)
         if not len(codes):
             return best, found
         if m == 1:
-            scan_one(codes, norms, queries[0], lo[0], hi[0], best[0], found[0])
+            first, last = 0 if lo is None else lo[0], len(codes) if hi is None else hi[0]
+            scan_one(codes, norms, queries[0], first, last, best[0], found[0])
             return best, found
+        lo, hi = _seen(len(self), m, lo, hi)
         slack = _slack(queries, norms)
         height, width = WIDE_TILE if codes.shape[1] > WIDE else TILE
         for i in range(0, m, height):

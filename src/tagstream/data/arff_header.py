@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 from xml.parsers import expat
 
@@ -109,9 +109,7 @@ class Attribute:
     @property
     def is_plain(self) -> bool:
         """Whether each value, read as a number, is its own code, and silence means 0."""
-        return self.values is None or (
-            self.codes[:1] == (0.0,) and tuple(map(to_number, self.values)) == self.codes
-        )
+        return self.values is None or _are_codes(self.values, self.codes)
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -132,6 +130,13 @@ class Attribute:
         return [self.name]
 
 
+# Hundreds of attributes in a row have the same few values: what they mean is found out once.
+@lru_cache(maxsize=64)
+def _are_codes(values: tuple[str, ...], codes: tuple[float, ...]) -> bool:
+    return codes[:1] == (0.0,) and tuple(map(to_number, values)) == codes
+
+
+@lru_cache(maxsize=64)
 def _codes(values: tuple[str, ...]) -> tuple[float, ...]:
     if len(values) > 2:
         return ()

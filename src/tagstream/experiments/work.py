@@ -36,8 +36,9 @@ Vector = npt.NDArray[np.float64]
 def load(name: str, home: str | None) -> data.Dataset:
     """Return a data set, dense if most entries are there however they are written; two are kept."""
     found = data.load(name, data_home=home)
-    if sp.issparse(found.X) and found.X.nnz > 0.5 * np.prod(found.X.shape):
-        return replace(found, X=found.X.toarray())
+    X: Any = found.X
+    if sp.issparse(X) and X.nnz > 0.5 * np.prod(X.shape):
+        return replace(found, X=X.toarray())
     return found
 
 

@@ -361,7 +361,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             rows, labels = self._memory.rows.live, self._memory.labels()
             if self._choice is None or t >= self._next_choice:
                 self._choice = self._choose(rows, labels, t)
-                self._next_choice = 2 * t
+                # A full window, which grows no more, needs to be looked at more rarely.
+                self._next_choice = t * (2 if self.window is None or t <= self.window else 4)
                 self._turn(labels)
             if self._choice.ridge == 0:
                 self._projection = projection.first_block(rows, labels)
