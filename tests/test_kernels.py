@@ -182,7 +182,9 @@ def test_votes_are_shares_among_those_that_know(q, share_known):
 def test_a_compilation_is_announced_once_and_a_load_from_the_cache_is_not(tmp_path):
     program = (
         "import numpy as np; from tagstream.kernels import pair_distance, _rough_dot as dot; "
-        "x = np.ones(3, np.float32); pair_distance(x, x); dot(x, x)"
+        "x = np.ones(3, np.float32); pair_distance(x, x); dot(x, x); "
+        "import numba; made = {}; exec('def f(x): return x', made); "
+        "made['f'].__module__ = None; numba.njit(made['f'])(1)"  # nobody else is disturbed
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONUTF8": "1"}
     first, second = (

@@ -57,8 +57,9 @@ class _Announcer(event.Listener):
     said = False
 
     def on_start(self, event: Any) -> None:
-        dispatcher = event.data["dispatcher"]
-        if not self.said and dispatcher.py_func.__module__.startswith("tagstream."):
+        dispatcher = event.data["dispatcher"]  # of anyone's function, made in any way
+        module = getattr(getattr(dispatcher, "py_func", None), "__module__", None)
+        if not self.said and str(module).startswith("tagstream."):
             self.said = True
             cached = dispatcher.stats.cache_path is not None
             when = "this once" if cached else "in every process, as no cache can be written"
@@ -230,21 +231,19 @@ def scan(
         limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
         first = max(lo[i] - offset, 0)
         last = min(hi[i] - offset, dots.shape[1])
-        row = dots[i]
+        row, squares = dots[i], norms[offset : offset + dots.shape[1]]
         start = first
         while start < last:
             stop = min(start + RUN, last)
-            # Most runs hold nothing near, which is counted without a branch; a run of fixed
+            # Most runs hold nothing near, which is found without a branch; a run of fixed
             # length is unrolled by the compiler.
             near = stop - start < RUN
             if not near:
-                count = 0
                 for j in range(RUN):
-                    count += norms[offset + start + j] - np.float32(2.0) * row[start + j] <= limit
-                near = count > 0
+                    near |= squares[start + j] - np.float32(2.0) * row[start + j] <= limit
             if near:
                 for j in range(start, stop):
-                    if norms[offset + j] - np.float32(2.0) * row[j] <= limit:
+                    if squares[j] - np.float32(2.0) * row[j] <= limit:
                         distance = pair_distance(codes[offset + j], queries[i])
                         if distance < best[i, k - 1]:
                             _insert(distance, offset + j, best[i], rows[i])

@@ -24,7 +24,7 @@ Positions = npt.NDArray[np.int64]
 # A tile of products, queries by stored rows, stays in cache between being made and being
 # scanned; wide rows want more queries at a time.
 WIDE = 64
-TILE, WIDE_TILE = (64, 4096), (512, 2048)
+TILE, WIDE_TILE = (128, 2048), (512, 2048)
 
 
 class _Sliding:
