@@ -320,6 +320,24 @@ def test_learn_one_two_hundred_times_is_one_partial_fit():
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
+def test_asking_before_learning_changes_nothing(setting):
+    # What was found out about a row is used again when the same row is learnt.
+    X, Y = draw(120, q=6, n_late=2, seed=57)
+    names = np.array(list("abcdef"))
+    silent, asked, misled = (OML(random_state=1, **SETTINGS[setting]) for _ in range(3))
+    for t in range(120):
+        y = set(names[Y[t] == 1])
+        silent.learn_one(X[t], y)
+        if t:
+            asked.predict_one(X[t])
+            misled.predict_one(X[t - 1])
+        asked.learn_one(X[t], y)
+        misled.learn_one(X[t], y)
+    assert_same_state(asked.to_state(), silent.to_state())
+    assert_same_state(misled.to_state(), silent.to_state())
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_one_row_is_answered_as_among_many(setting):
     X, Y = draw(150, seed=55)
     model = OML(random_state=1, **SETTINGS[setting])
@@ -514,7 +532,21 @@ def test_choices_are_made_again_when_the_stream_has_doubled(monkeypatch):
     expected = [20]
     while doubled := [t for t in fits(200) if t >= 2 * expected[-1]]:
         expected.append(doubled[0])
-    assert at == expected == [20, 47, 112]
+    assert at == expected == [20, 41, 91, 182]
+
+
+def test_a_full_window_is_looked_at_more_rarely(monkeypatch):
+    at, choose = [], OML._choose
+
+    def spy(self, rows, labels, t):
+        at.append(t)
+        return choose(self, rows, labels, t)
+
+    monkeypatch.setattr(OML, "_choose", spy)
+    X, Y = draw(1000, seed=58)
+    OML(window=40, **PLAIN).partial_fit(X, Y)
+    assert at[:2] == [20, 41]
+    assert all(4 * a <= b < 4 * a + 10 for a, b in itertools.pairwise(at[1:]))
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, 5])
@@ -808,7 +840,7 @@ X_OK, Y_OK = draw(6, p=8, seed=50)
         ({"step_max": np.nan}, "step_max must be"),
         ({"ridge": -1.0}, "ridge must be"),
         ({"ridge": "none"}, "ridge must be"),
-        ({"scale": "minmax"}, "scale must be one of 'auto', 'standard', None"),
+        ({"scale": "minmax"}, "scale must be one of 'auto', 'standard', 'unit', None"),
         ({"lift": "poly"}, "lift must be one of"),
         ({"neighbor": "output"}, "neighbor must be one of"),
         ({"projection": "last"}, "projection must be one of"),

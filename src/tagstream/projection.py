@@ -7,7 +7,7 @@ squares has no ρ, and with p near the number of examples sits on the interpolat
 intercept is what remains of centring both sides, which needs no dense copy of sparse rows.
 
 Three things are chosen by looking at how well examples are predicted by the others, in closed
-form (leave-one-out): whether to standardise, whether to lift and with which bandwidth, and ρ.
+form (leave-one-out): how to scale, whether to lift and with which bandwidth, and ρ.
 With the centred kernel matrix K = ΦΦᵀ = UΛUᵀ, the fitted values are HY with
 H = U diag(Λ/(Λ + ρ))Uᵀ + 11ᵀ/n, and leaving example i out changes its residual to
 (Y − HY)_i / (1 − H_ii).
@@ -26,9 +26,10 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from tagstream.base import Labels, Rows
-from tagstream.kernels import project_dense, project_sparse
+from tagstream.kernels import project_dense, project_sparse, row_squares
 
 __all__ = [
+    "SCALES",
     "Choice",
     "Lift",
     "Projection",
@@ -45,11 +46,13 @@ Matrix = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
 FIRST_FIT = 20  # examples before the first fit
-GROWTH = 4  # a fit follows when a quarter more examples have been seen
+GROWTH = 8  # a fit follows when an eighth more examples have been seen,
+LARGE, LARGE_GROWTH = 4096, 4  # or a quarter where there are many, or as many as the window holds
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
 RIDGE_SAMPLE = 1500  # the same for the ridge alone
 LIFT_SIZE = 1000  # random features of a lift
-BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)  # of the lift, times the median distance
+BANDWIDTHS = (2.0, 1.0, 0.5, 0.25)  # of the lift, times the median distance
+SCALES = ("standard", "unit", None)  # divide columns by their deviation, rows by their length
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 BLOCK = 4096  # rows that are lifted at a time
 DIRECT = 3000  # smaller side of the features up to which normal equations are formed
@@ -62,17 +65,18 @@ def next_fit(t: int, window: int | None) -> int:
     """
     if t < FIRST_FIT:
         return FIRST_FIT
-    held = t if window is None else min(t, window)
-    return t + max(1, held // GROWTH)
+    if window is not None and t > window:
+        return t + max(1, window // LARGE_GROWTH)
+    return t + t // (GROWTH if t < LARGE else LARGE_GROWTH)
 
 
 @dataclass(frozen=True)
 class Choice:
     """What was chosen by leave-one-out error."""
 
-    standardise: bool
-    bandwidth: float | None  # None: no lift
-    ridge: float
+    scale: str | None  # one of SCALES
+    bandwidth: float | None = None  # None: no lift
+    ridge: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,8 @@ class Projection:
         Of sparse inputs, the features that have a row, in order.
     p : int
         Number of features.
+    unit : bool
+        Whether rows are divided by their length first.
     """
 
     P: npt.NDArray[np.floating[Any]]
@@ -130,6 +136,7 @@ class Projection:
     lift: Lift | None = None
     columns: npt.NDArray[np.int32] | None = None
     p: int = 0
+    unit: bool = False
 
     @cached_property
     def _row_of(self) -> npt.NDArray[np.int32]:
@@ -153,18 +160,22 @@ class Projection:
         """Return z for each row, (n, q); a row's result does not depend on the other rows."""
         out = np.empty((rows.shape[0], len(self.c)))
         if self.columns is not None:
+            rows = _unit_rows(rows) if self.unit else rows
             project_sparse(
                 rows.indptr.astype(np.int64), self._row_of[rows.indices],
                 rows.data.astype(np.float32, copy=False), self.P, self.c, out,
             )  # fmt: skip
-        elif self.lift is None:
-            project_dense(rows, self.P, self.c, out)
         else:
-            for first in range(0, rows.shape[0], BLOCK):  # features are wide: not all at once
+            for first in range(0, rows.shape[0], BLOCK):  # lifted rows are wide: not all at once
                 part = slice(first, first + BLOCK)
                 some = rows[part].toarray() if sp.issparse(rows) else rows[part]
-                project_dense(self.lift(some), self.P, self.c, out[part])
+                project_dense(self.features(some), self.P, self.c, out[part])
         return out
+
+    def features(self, rows: Singles) -> Singles:
+        """Return what P is multiplied with, of dense rows."""
+        rows = _unit_rows(rows) if self.unit else rows
+        return rows if self.lift is None else self.lift(rows)
 
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
@@ -172,9 +183,24 @@ class Projection:
         return replace(self, P=np.pad(self.P, ((0, 0), (0, more))), c=np.pad(self.c, (0, more)))
 
 
-def _of_columns(P: Matrix, c: Matrix, columns: npt.NDArray[np.int32], p: int) -> Projection:
+def _of_columns(
+    P: Matrix, c: Matrix, columns: npt.NDArray[np.int32], p: int, unit: bool = False
+) -> Projection:
     """Return the projection of sparse inputs from the rows of P that are not zero."""
-    return Projection(np.pad(P, ((0, 1), (0, 0))).astype(np.float32), c, None, columns, p)
+    return Projection(np.pad(P, ((0, 1), (0, 0))).astype(np.float32), c, None, columns, p, unit)
+
+
+def _unit_rows(rows: Rows) -> Rows:
+    """Return rows divided by their Euclidean length; a row of zeros stays."""
+    if sp.issparse(rows):
+        squares = np.empty(rows.shape[0])
+        row_squares(rows.indptr.astype(np.int64), rows.data, squares)
+        lengths = np.repeat(np.sqrt(np.where(squares > 0, squares, 1.0)), np.diff(rows.indptr))
+        data = (rows.data / lengths).astype(np.float32)
+        return sp.csr_matrix((data, rows.indices, rows.indptr), rows.shape)
+    # One by one from the left, so that a row's result does not depend on the other rows.
+    squares = np.add.accumulate(rows.astype(np.float64) ** 2, axis=1)[:, -1:]
+    return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))).astype(np.float32)
 
 
 def _targets(labels: Labels) -> tuple[Matrix, Matrix]:
@@ -270,26 +296,13 @@ def _vote_error(left_out: Matrix, fitted: Matrix, labels: Labels, k: int) -> int
     return int((gaps**2).sum())
 
 
-def _inner_products(rows: Rows, standardise: bool) -> Matrix:
-    """Return the inner products of the rows, dense ones centred, divided by their deviation."""
-    mean, deviation = _moments(rows)
-    if sp.issparse(rows):
-        X = rows.astype(np.float64)
-        X = X @ sp.diags(1 / deviation) if standardise else X
-        return np.asarray((X @ X.T).toarray())
-    X = rows - mean
-    X = X / deviation if standardise else X
-    return np.asarray(X @ X.T)
-
-
-def _gaussians(inner: Matrix) -> Iterator[tuple[float, Matrix]]:
-    """Yield bandwidths, multiples of the median distance, and their kernel matrices."""
+def _bandwidths(inner: Matrix) -> list[float]:
+    """Return multiples of the median distance of rows with these inner products, wide to narrow."""
     squares = np.diag(inner)
     distance = np.maximum(squares + squares[:, None] - 2 * inner, 0)
     pairs = distance[np.triu_indices(len(distance), 1)]
     median = float(np.sqrt(np.median(pairs))) if len(pairs) else 0.0
-    for factor in BANDWIDTHS if median > 0 else ():
-        yield factor * median, np.exp(distance / (-2 * (factor * median) ** 2))
+    return [factor * median for factor in BANDWIDTHS] if median > 0 else []
 
 
 def choose(
@@ -313,23 +326,33 @@ def choose(
     T, _ = _targets(few_labels)
     strength = None if ridge == "auto" else float(ridge)
 
-    def judge(standardise: bool, bandwidth: float | None, K: Matrix) -> tuple[int, Choice]:
+    def kernel(candidate: Choice) -> Matrix:
+        X = _features(few, candidate, lift_size, seed, keep=True)[0].X.astype(np.float64)
+        K = X @ X.T
+        return np.asarray(K.toarray() if sp.issparse(K) else K)
+
+    def judge(candidate: Choice, K: Matrix) -> tuple[int, Choice]:
         found, fitted, left_out = leave_one_out(_centre(K), T, strength)
         error = _vote_error(left_out, fitted, few_labels, n_neighbors) if len(K) > 1 else 0
-        return error, Choice(standardise, bandwidth, found)
+        return error, replace(candidate, ridge=found)
 
-    # Sparse rows are neither standardised nor lifted unless asked: both would fill them in.
+    # Sparse rows are neither standardised nor lifted unless asked: both would fill them in.  Their
+    # lengths, which tell long from short texts and little else, may be taken out.
     sparse = sp.issparse(rows)
-    scales = {"auto": (False,) if sparse else (False, True), "standard": (True,), None: (False,)}
-    inner = {standardise: _inner_products(few, standardise) for standardise in scales[scale]}
-    judged = [judge(standardise, None, K) for standardise, K in inner.items()]
-    best = min(judged, key=lambda one: one[0])  # the first, and simplest, of equals
-    if lift == "fourier" or (lift == "auto" and not sparse):
-        # The scaling that serves the linear map better is taken for the lifts as well.
-        standardise = best[1].standardise
-        lifted = [judge(standardise, *one) for one in _gaussians(inner[standardise])]
-        best = min([best, *lifted] if lift == "auto" else lifted or [best], key=lambda one: one[0])
-    choice = best[1]
+    scales = (scale,) if scale != "auto" else (None, "unit") if sparse else (None, "standard")
+    linear, lifted = [], []
+    for one in scales:
+        inner = kernel(Choice(one))
+        linear.append(judge(Choice(one), inner))
+        before: float = np.inf
+        for bandwidth in _bandwidths(inner) if lift == "fourier" or (lift and not sparse) else ():
+            candidate = Choice(one, bandwidth)
+            lifted.append(judge(candidate, kernel(candidate)))
+            if lifted[-1][0] > before:
+                break  # narrower ones are worse still
+            before = lifted[-1][0]
+    judged = (lifted or linear) if lift == "fourier" else linear + lifted
+    choice = min(judged, key=lambda one: one[0])[1]  # the first, and simplest, of equals
     if strength is not None or (rows.shape[0] <= sample and choice.bandwidth is None):
         return choice
     return replace(choice, ridge=_ridge_of_all(rows, labels, choice, lift_size, seed))
@@ -467,10 +490,13 @@ def fit(
         guess = start.P[start._row_of[columns]] * deviation[:, None]
     P, shift = _solve(X, T, labels.known, choice.ridge, guess)
     c = mean + shift - X.mean @ P
+    unit = choice.scale == "unit"
     if lift is not None:
-        return Projection(P, c, lift)
+        return Projection(P, c, lift, unit=unit)
     P /= deviation[:, None]
-    return Projection(P, c) if columns is None else _of_columns(P, c, columns, p)
+    if columns is None:
+        return Projection(P, c, unit=unit)
+    return _of_columns(P, c, columns, p, unit)
 
 
 def _features(
@@ -480,12 +506,14 @@ def _features(
 
     ``keep`` holds the features of a lift, for those who look at them again and again.
     """
+    rows = _unit_rows(rows) if choice.scale == "unit" else rows
     centre, deviation = _moments(rows)
-    if not choice.standardise:
+    standard = choice.scale == "standard"
+    if not standard:
         deviation = np.ones_like(deviation)
     if choice.bandwidth is None:
         if sp.issparse(rows):
-            X = rows @ sp.diags(1 / deviation, dtype=np.float32) if choice.standardise else rows
+            X = rows @ sp.diags(1 / deviation, dtype=np.float32) if standard else rows
             return _Centred(X, centre / deviation), deviation, None
         X = (rows - centre) / deviation
         return _Centred(X, X.mean(axis=0), offset=centre / deviation), deviation, None

@@ -88,8 +88,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         Fit P on all stored examples, again and again, or once on the first ``first_block``.
     ridge : "auto" or float
         Strength of P's ridge, by default chosen by leave-one-out error; 0 is least squares.
-    scale : {"auto", "standard", None}
-        Standardise the features, leave them, or choose by leave-one-out error.
+    scale : {"auto", "standard", "unit", None}
+        Standardise the features, divide rows by their length, leave them, or choose by
+        leave-one-out error: whether to standardise dense rows, whether sparse ones get unit length.
     lift : {"auto", "fourier", None}
         Random Fourier features before P, none, or choose by leave-one-out error.
     neighbor : {"embedding", "input"}
@@ -194,7 +195,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         check_choice("projection", self.projection, ("recursive", "first"))
         if self.ridge != "auto":
             check_number("ridge", self.ridge, least=0)
-        check_choice("scale", self.scale, ("auto", "standard", None))
+        check_choice("scale", self.scale, ("auto", *projection.SCALES))
         check_choice("lift", self.lift, ("auto", "fourier", None))
         check_choice("neighbor", self.neighbor, ("embedding", "input"))
         check_number("window", self.window, kind=int, least=1, none=True)
@@ -298,7 +299,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         q, d = self._codec.shape
         z, code, nearest = np.empty((1, q)), np.empty((1, d), np.float32), np.empty((1, k), int)
         _locate(
-            row if made.lift is None else made.lift(row), made.P, made.c, self._codec,
+            made.features(row), made.P, made.c, self._codec,
             memory.codes.live, memory.codes.norms, z, code, nearest,
         )  # fmt: skip
         return _Asked(self.n_seen_, row.tobytes(), z, code, nearest)
@@ -404,7 +405,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
     def _choose(self, rows: Rows, labels: Labels, t: int) -> projection.Choice:
         if self.ridge == 0 and self.lift is None and self.scale is None:
-            return projection.Choice(False, None, 0.0)
+            return projection.Choice(None)
         return projection.choose(
             rows,
             labels,
@@ -502,6 +503,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             raise ValueError("P and codes must be there together")
         shape = (0, 0) if state["P"] is None else (q, d)
         self._codec = expect("codec", state["codec"], np.float64, shape)
+        unit = False
+        if state["choice"] is not None:
+            choice = projection.Choice(*state["choice"])
+            check_choice("scale", choice.scale, projection.SCALES)
+            check_number("ridge", choice.ridge, least=0)
+            check_number("bandwidth", choice.bandwidth, least=0, none=True)
+            self._choice, unit = choice, choice.scale == "unit"
         if state["P"] is not None:
             lift = None
             if state["lift"] is not None:
@@ -515,16 +523,12 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
                 if (np.diff(columns, prepend=-1) <= 0).any() or columns.max(initial=0) >= p:
                     raise ValueError(f"columns must rise within 0 to {p - 1}")
                 P = expect("P", state["P"], np.float32, (len(columns) + 1, q))
-                self._projection = projection.Projection(P, c, None, columns, p)
+                self._projection = projection.Projection(P, c, None, columns, p, unit)
             else:
                 P = expect("P", state["P"], np.float64, (p if lift is None else len(lift.b), q))
-                self._projection = projection.Projection(P, c, lift)
+                self._projection = projection.Projection(P, c, lift, unit=unit)
             if self._memory.codes is None or self._memory.codes.live.shape[1] != d:
                 raise ValueError(f"codes must have {d} columns")
-        if state["choice"] is not None:
-            self._choice = projection.Choice(*state["choice"])
-            check_number("ridge", self._choice.ridge, least=0)
-            check_number("bandwidth", self._choice.bandwidth, least=0, none=True)
         check_number("seed", state["seed"], kind=int, least=0)
         self._seed = state["seed"]
         for name, kind in COUNTERS.items():
