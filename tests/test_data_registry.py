@@ -195,7 +195,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing_behind(server, tmp_path)
 def test_a_failed_download_leaves_nothing_behind(server, tmp_path):
     server.files.clear()
     with pytest.raises(
-        FileNotFoundError, match=r"/train\.arff: must be within reach, got 404 "
+        FileNotFoundError, match=r"/train\.arff: must be within reach, got status 404; "
     ) as bad:
         fetch("toy", data_home=tmp_path)
     assert str(bad.value).endswith(f"download train.arff by other means into {tmp_path / 'toy'}")

@@ -351,10 +351,12 @@ def _download(file: RemoteFile, folder: Path, progress: Any) -> None:
             downloader=pooch.HTTPDownloader(progressbar=progress),
         )
     except RequestException as error:
+        why = "no connection"
         if error.response is not None:
+            why = f"status {error.response.status_code}"
             error.response.close()  # pooch leaves it open
         raise FileNotFoundError(
-            f"{file.url}: must be within reach, got {error}; "
+            f"{file.url}: must be within reach, got {why}; "
             f"download {file.filename} by other means into {folder}"
         ) from error
     except ValueError as error:
