@@ -97,8 +97,11 @@ def drive(path: str, folder: str, method: str, seed: int, kills: int) -> dict[st
     duration = time.perf_counter() - start
     argv = learn(path, model, method)
     seen, killed, by_point = [0], 0, dict.fromkeys(POINTS, 0)
-    for _ in range(kills):
-        if rng.random() < 0.5:
+    for i in range(kills):
+        if i < len(POINTS):  # each once, before a fast learner is done
+            point = POINTS[i]
+            pid = in_child(argv, point)
+        elif rng.random() < 0.5:
             point = rng.choice(POINTS)
             pid = in_child(argv, point, rng.randrange(3))
         else:
