@@ -179,3 +179,13 @@ def test_unknown_entries_enter_no_table():
 def test_parameters_of_no_meaning_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         KNN(**changes).fit(np.zeros((2, 1)), np.ones((2, 1), int))
+
+
+def test_the_labels_of_what_is_stored_are_counted():
+    X = np.arange(10.0).reshape(5, 2)
+    model = KNN(window=3).partial_fit(X, [{"a"}, {"a", "b"}, {"b"}, set(), {"c", "b"}])
+    assert dict(zip(model.classes_.tolist(), model.label_counts_.tolist(), strict=True)) == {
+        "a": 0,
+        "b": 2,
+        "c": 1,
+    }

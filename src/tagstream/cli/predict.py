@@ -245,7 +245,8 @@ def inspect(
 
     info = persist.inspect(model)
     learner, extra = persist.load_with_extra(model)
-    names, counts = learner.classes_.tolist(), _kept(learner)
+    names, stored = learner.classes_.tolist(), getattr(learner, "label_counts_", None)
+    counts = None if stored is None else stored.tolist()  # not every learner stores items
     hashing, sources = extra.get("hashing"), extra.get("sources", {})
     if as_json:
         record = asdict(info)
@@ -278,12 +279,3 @@ def inspect(
     put_table(known, "labels")
     if len(names) > MOST_LABELS:
         put(f"and {len(names) - MOST_LABELS:,} more; --json lists all\n")
-
-
-def _kept(model: StreamClassifier) -> list[int] | None:
-    """Return how many of the stored items have each label, if the model stores items."""
-    memory = getattr(model, "_memory", None)
-    if memory is None:
-        return None
-    counts: list[int] = memory.labels().Y.sum(axis=0, dtype="int64").tolist()
-    return counts

@@ -71,6 +71,12 @@ class NeighborClassifier(StreamClassifier):
         # A share that equals the threshold counts, whatever the imaginary neighbour took from it.
         return (scores >= self.threshold - PRIOR).astype(self._dtype)
 
+    @property
+    def label_counts_(self) -> npt.NDArray[np.int64]:
+        """How many of the stored items have each label, in the order of ``classes_``."""
+        counts: npt.NDArray[np.int64] = self._memory.labels().Y.sum(axis=0, dtype=np.int64)
+        return counts
+
     def kneighbors(
         self, X: Any, n_neighbors: int | None = None, return_distance: bool = True
     ) -> Any:
