@@ -368,6 +368,17 @@ def test_inner_products_of_the_lift_approximate_the_gaussian_kernel(standardise)
     assert errors[100] / errors[900] == pytest.approx(3, rel=0.25)  # falls as 1/√D
 
 
+def test_a_lift_of_many_features_draws_no_more_than_it_needs():
+    # p × p numbers would not fit into any memory.
+    X = sp.random(30, 2**15, density=0.01, format="csr", random_state=0, dtype=np.float32)
+    Y = (np.random.default_rng(1).random((30, 2)) < 0.5).astype(np.uint8)
+    made = fit(X, Labels(Y, None), Choice(None, 5.0, 0.1), lift_size=40)
+    assert made.lift.W.shape == (2**15, 40)
+    W = made.lift.W.astype(float)
+    np.testing.assert_allclose(W.T @ W, np.diag(np.diag(W.T @ W)), atol=1e-2)
+    assert np.diag(W.T @ W).mean() == pytest.approx(2**15 / 25, rel=0.05)
+
+
 def test_the_lift_is_drawn_by_its_seed():
     X, Y = draw(24, 20, 4, 2)
     same, other = (lifted(X, Y, 1.0, 50, seed).W for seed in (1, 2))

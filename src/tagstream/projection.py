@@ -534,10 +534,11 @@ def _directions(p: int, size: int, seed: int) -> tuple[Matrix, Singles]:
     """Draw the features; the directions are orthogonal in blocks, which lowers their variance."""
     generator = np.random.default_rng(seed)
     blocks = []
-    for _ in range(-(-size // p)):
-        Q, _ = np.linalg.qr(generator.standard_normal((p, p)))
+    width = min(p, size)
+    for _ in range(-(-size // width)):
+        Q, _ = np.linalg.qr(generator.standard_normal((p, width)))
         # Columns of a normal matrix have chi-distributed lengths; orthogonal ones get the same.
-        blocks.append(Q * np.sqrt(generator.chisquare(p, p)))
+        blocks.append(Q * np.sqrt(generator.chisquare(p, width)))
     directions = np.concatenate(blocks, axis=1)[:, :size]
     return directions, generator.uniform(0, 2 * np.pi, size).astype(np.float32)
 
