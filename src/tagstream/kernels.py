@@ -384,26 +384,24 @@ def gather_votes(
     """
     m, k = rows.shape
     q = votes.shape[1]
-    counts = np.zeros(q)
+    counts = np.empty(q)  # of those that know the label
     for i in range(m):
-        counts[:] = 0.0
-        votes[i] = 0.0
-        for a in range(k):
+        voters = 0
+        while voters < k and rows[i, voters] >= 0:
+            voters += 1
+        for j in range(q):
+            votes[i, j], counts[j] = 0.0, voters
+        for a in range(voters):
             row = rows[i, a]
-            if row < 0:
-                break
             for b in range(labels.shape[1]):
-                have = labels[row, b]
                 sure = known[row, b] if known.shape[0] else np.uint8(255)
-                if have == 0 and sure == 255:
+                have = labels[row, b] & sure
+                if have:  # most bytes say nothing
                     for j in range(8 * b, min(8 * b + 8, q)):
-                        counts[j] += 1.0
-                    continue
-                for bit in range(8):
-                    j = 8 * b + bit
-                    if j < q and sure >> (7 - bit) & 1:
-                        counts[j] += 1.0
-                        votes[i, j] += have >> (7 - bit) & 1
+                        votes[i, j] += have >> (7 - (j & 7)) & 1
+                if sure != 255:
+                    for j in range(8 * b, min(8 * b + 8, q)):
+                        counts[j] -= (255 - sure) >> (7 - (j & 7)) & 1
         for j in range(q):
             if counts[j] > 0.0:
                 votes[i, j] = (votes[i, j] + 0.75 * PRIOR) / (counts[j] + PRIOR)

@@ -21,6 +21,8 @@ __all__ = ["DenseRows", "Memory", "SparseRows"]
 
 Positions = npt.NDArray[np.int64]
 
+_NOTHING = np.empty((0, 0), np.uint8)
+
 # A tile of products, queries by stored rows, stays in cache between being made and being
 # scanned; wide rows want more queries at a time.
 WIDE = 64
@@ -401,8 +403,7 @@ class Memory:
     @property
     def bits(self) -> tuple[Bytes, Bytes]:
         """The packed labels, (n, ⌈q/8⌉), and which of them are known; the latter empty if all."""
-        nothing = np.empty((0, 0), np.uint8)
-        return self._labels.live, nothing if self._known is None else self._known.live
+        return self._labels.live, _NOTHING if self._known is None else self._known.live
 
     def votes(self, positions: Positions) -> npt.NDArray[np.float64]:
         """Return, for neighbours (m, k), the share of each label among those that know it."""
