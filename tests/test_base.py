@@ -325,10 +325,11 @@ def test_rows_are_checked_without_being_changed():
 
 
 @pytest.mark.parametrize(
-    "names", [[("a", 1), ("b", 2)], [2**63, -1], ["a", 1], [frozenset("a"), 2]]
+    "names", [[("a", 1), ("b", 2)], [2**63, -1], [-1, 2**63], ["a", 1], [frozenset("a"), 2]]
 )
 def test_names_of_labels_may_be_anything_hashable(names):
     model = KNN(n_neighbors=1).partial_fit(X[:3], [{names[0]}, {names[1]}, set(names)])
     assert model.classes_.shape == (2,)
     assert set(model.classes_.tolist()) == set(names)
+    assert not any(isinstance(name, float) for name in model.classes_.tolist())
     assert model.predict_sets(X[:3]) == [{names[0]}, {names[1]}, set(names)]

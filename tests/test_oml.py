@@ -17,6 +17,7 @@ import reference as slow
 from checks import assert_same_state
 from tagstream import KNN, OML, load, make_stream, projection
 from tagstream.data import DATASETS
+from tagstream.models import oml
 from tagstream.projection import next_fit
 
 PLAIN = {"scale": None, "lift": None, "ridge": 2.0}  # nothing is chosen, nothing is drawn
@@ -912,3 +913,87 @@ def test_the_default_beats_plain_nearest_neighbours_on_a_stream_with_nuisance_fe
         for name, model in [("oml", OML(random_state=0)), ("knn", KNN())]
     }
     assert mistakes["oml"] < 0.85 * mistakes["knn"]
+
+
+# ---------------------------------------------------------------------- found by review
+
+
+@pytest.mark.parametrize("how", [{"scale": "unit"}, {"lift": "fourier"}, {"scale": "standard"}])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_without_a_ridge_scale_and_lift_still_count_and_are_kept(how, kind):
+    X, Y = draw(120, seed=60)
+    X = kind(np.where(np.abs(X) > 0.5, X, 0) * np.linspace(0.1, 9, 120)[:, None])
+    bare = {"ridge": 0, "scale": None, "lift": None, "random_state": 0}
+    model = OML(**(bare | how)).partial_fit(X[:90], Y[:90])
+    again = OML.from_state(model.to_state())
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    plain = OML(**bare).partial_fit(X[:90], Y[:90])
+    assert np.abs(plain.predict_proba(X) - model.predict_proba(X)).max() > 0
+
+
+def test_standardised_sparse_rows_may_lie_far_from_zero():
+    X, Y = draw(200, seed=61)
+    X[:, 0] += 1e4
+    dense = OML(scale="standard", lift=None, random_state=0).partial_fit(X, Y)
+    sparse = OML(scale="standard", lift=None, random_state=0).partial_fit(sp.csr_matrix(X), Y)
+    np.testing.assert_allclose(sparse.transform(sp.csr_matrix(X)), dense.transform(X), atol=5e-3)
+
+
+@pytest.mark.parametrize("bad", [{"step": "bad"}, {"step_max": "bad"}, {"n_neighbors": 0}])
+def test_a_parameter_spoilt_between_calls_is_named_and_changes_nothing(bad):
+    X, Y = draw(80, seed=62)
+    model = OML(random_state=0).partial_fit(X[:60], Y[:60])
+    ((name, value),) = bad.items()
+    before, good = model.to_state(), getattr(model, name)
+    ask = name == "n_neighbors"
+    model.set_params(**bad)
+    with pytest.raises(ValueError, match=f"{name} must be .*{value!r}"):
+        model.predict_one(X[60]) if ask else model.learn_one(X[60], Y[60].astype(np.uint8))
+    assert_same_state(model.set_params(**{name: good}).to_state(), before)
+
+
+def test_nobody_gets_hold_of_the_arrays_of_a_lift():
+    X, Y = draw(80, seed=63)
+    model = OML(random_state=0, lift="fourier").partial_fit(X[:60], Y[:60])
+    before = model.predict_proba(X)
+    for array in model.to_state()["learner"]["lift"].values():
+        array[:] = 0
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    fresh = OML(random_state=0, lift="fourier").partial_fit(X[:60], Y[:60])
+    np.testing.assert_array_equal(fresh.predict_proba(X), before)
+
+
+def test_what_was_asked_in_another_thread_is_not_taken_for_now(monkeypatch):
+    X, Y = draw(80, seed=64)
+    model, silent = (OML(random_state=0, window=40).partial_fit(X[:60], Y[:60]) for _ in range(2))
+    locate = oml._locate
+
+    def interrupted(*args):  # between looking up and keeping what was found, the model learns
+        locate(*args)
+        monkeypatch.setattr(oml, "_locate", locate)
+        model.learn_one(X[60], Y[60].astype(np.uint8))
+
+    monkeypatch.setattr(oml, "_locate", interrupted)
+    model.predict_one(X[61])
+    for one in (silent, model):
+        if one is silent:
+            one.learn_one(X[60], Y[60].astype(np.uint8))
+        one.learn_one(X[61], Y[61].astype(np.uint8))
+    assert_same_state(model.to_state(), silent.to_state())
+
+
+def test_a_row_far_beyond_all_others_does_not_end_a_lifted_stream():
+    X, Y = draw(90, seed=65)
+    model = OML(random_state=0, lift="fourier", scale=None)
+    model.partial_fit(X[:60] * np.float32(1e-25), Y[:60])
+    model.partial_fit(np.full((1, X.shape[1]), 1e14), Y[60:61])
+    model.partial_fit(X[61:] * np.float32(1e-25), Y[61:])
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_least_squares_waits_for_the_first_label():
+    model = OML(ridge=0, scale=None, lift=None, random_state=0)
+    X, _ = draw(40, seed=66)
+    model.partial_fit(X[:30], [set()] * 30)
+    model.partial_fit(X[30:], [{"a"}] * 10)
+    assert model.classes_.tolist() == ["a"]

@@ -292,6 +292,18 @@ def test_the_iterative_solution_is_close_to_the_direct_one(n, p, unknown, kind, 
     assert np.abs(again(rows) - direct(rows)).max() < 0.02 * scale
 
 
+@pytest.mark.parametrize(("constant", "share"), [(7, 1e-8), (1000, 1e-4)])
+def test_a_constant_column_does_not_spoil_the_iterative_solution(constant, share, monkeypatch):
+    X, Y = draw(43, 400, 300, 3, kept=0.1)
+    X[:, 0] = constant
+    rows, labels = sp.csr_matrix(X), Labels(Y, None)
+    ridge = share * float((centred(X) ** 2).sum())
+    direct = fit(rows, labels, plain(ridge))
+    monkeypatch.setattr(projection, "DIRECT", 5)
+    assert np.abs(fit(rows, labels, plain(ridge))(rows) - direct(rows)).max() < 0.1
+    assert np.isfinite(fit(rows, labels, plain(1e-60))(rows)).all()
+
+
 def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept():
     for n, p in [(50, 6), (10, 30)]:
         X, Y = draw(20, n, p, 3)

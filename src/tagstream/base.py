@@ -655,7 +655,7 @@ def _as_array(names: list[Hashable]) -> npt.NDArray[Any]:
     """Return names as a 1-D array, of objects unless they are all texts or all numbers."""
     if len({type(name) for name in names}) == 1 and isinstance(names[0], (str, bool, int, float)):
         array = np.array(names)
-        if array.tolist() == names:
+        if array.tolist() == names and type(array.tolist()[0]) is type(names[0]):
             return array
     array = np.empty(len(names), object)
     array[:] = names

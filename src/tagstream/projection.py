@@ -55,6 +55,7 @@ BANDWIDTHS = (2.0, 1.0, 0.5, 0.25)  # of the lift, times the median distance
 SCALES = ("standard", "unit", None)  # divide columns by their deviation, rows by their length
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 BLOCK = 4096  # rows that are lifted at a time
+CACHED = 2**21  # numbers of a lift that are kept between fits instead of being drawn again
 DIRECT = 3000  # smaller side of the features up to which normal equations are formed
 
 
@@ -110,6 +111,10 @@ class Lift:
     def nbytes(self) -> int:
         """Bytes held."""
         return self.W.nbytes + self.b.nbytes + self.m.nbytes
+
+    def dump(self) -> dict[str, Singles]:
+        """Return its arrays, copied."""
+        return {"W": self.W.copy(), "b": self.b.copy(), "m": self.m.copy()}
 
 
 @dataclass(frozen=True)
@@ -513,8 +518,11 @@ def _features(
         deviation = np.ones_like(deviation)
     if choice.bandwidth is None:
         if sp.issparse(rows):
-            X = rows @ sp.diags(1 / deviation, dtype=np.float32) if standard else rows
-            return _Centred(X, centre / deviation), deviation, None
+            if not standard:
+                return _Centred(rows, centre), deviation, None
+            X = rows @ sp.diags(1 / deviation, dtype=np.float32)
+            mid = _moments(X)[0]  # of the rounded numbers, so that centring leaves nothing behind
+            return _Centred(X, mid, offset=centre / deviation - mid), deviation, None
         X = (rows - centre) / deviation
         return _Centred(X, X.mean(axis=0), offset=centre / deviation), deviation, None
     lift = _draw_lift(centre, deviation, choice.bandwidth, lift_size, seed)
@@ -522,11 +530,14 @@ def _features(
 
 
 def _draw_lift(centre: Matrix, deviation: Matrix, bandwidth: float, size: int, seed: int) -> Lift:
-    directions, b = _directions(len(centre), size, seed)
+    p = len(centre)
+    draw = _directions if p * size <= CACHED else _directions.__wrapped__
+    directions, b = draw(p, size, seed)
     W = directions / (bandwidth * deviation[:, None])
-    m = centre.astype(np.float32)
-    # Rows that differ by next to nothing ask for weights beyond the range of single precision.
-    return Lift(np.clip(W, -1e30, 1e30).astype(np.float32), b, m)
+    # Rows that differ by next to nothing ask for weights beyond the range of single precision;
+    # so large a weight is as good as any, and no later row makes its phase infinite.
+    largest = 1e22 / p
+    return Lift(np.clip(W, -largest, largest).astype(np.float32), b, centre.astype(np.float32))
 
 
 @lru_cache(maxsize=2)
@@ -540,7 +551,10 @@ def _directions(p: int, size: int, seed: int) -> tuple[Matrix, Singles]:
         # Columns of a normal matrix have chi-distributed lengths; orthogonal ones get the same.
         blocks.append(Q * np.sqrt(generator.chisquare(p, width)))
     directions = np.concatenate(blocks, axis=1)[:, :size]
-    return directions, generator.uniform(0, 2 * np.pi, size).astype(np.float32)
+    b = generator.uniform(0, 2 * np.pi, size).astype(np.float32)
+    directions.setflags(write=False)  # they are shared by all that have the same seed
+    b.setflags(write=False)
+    return directions, b
 
 
 def _solve(
@@ -578,8 +592,11 @@ def _solve(
             return np.asarray((B - X.transposed(scipy.linalg.cho_solve(factor, X @ B))) / ridge)
 
     else:
-        diagonal = (X.variances() + ridge)[:, None]
-        start = np.zeros((p, T.shape[1])) if start is None else start
+        variances, ridge = X.variances(), max(ridge, 1e-30)  # within single precision
+        # A constant column has nothing but rounding errors to offer.
+        flat = variances <= 1e-6 * n * X.mid**2
+        diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
+        start = np.zeros((p, T.shape[1])) if start is None else np.where(flat[:, None], 0.0, start)
         tolerance, rounds = 1e-3, 25
         if known is None:
             return _solve_by_passes(X, T, ridge, diagonal, start, tolerance, rounds), none
@@ -674,9 +691,11 @@ def _conjugate_gradients(
 def first_block(rows: Rows, labels: Labels) -> Projection:
     """Return the paper's projection: plain least squares, of least norm where p ≥ n."""
     X = rows.toarray() if sp.issparse(rows) else rows
-    # Without a cutoff for the rank, copies of a column get weights of 10¹².
-    cutoff = max(X.shape) * float(np.finfo(np.float64).eps)
-    P = scipy.linalg.lstsq(X.astype(np.float64), labels.Y.astype(np.float64), cond=cutoff)[0]
+    P = np.zeros((X.shape[1], labels.Y.shape[1]))
+    if P.size:  # somebody has named a label
+        # Without a cutoff for the rank, copies of a column get weights of 10¹².
+        cutoff = max(X.shape) * float(np.finfo(np.float64).eps)
+        P = scipy.linalg.lstsq(X.astype(np.float64), labels.Y.astype(np.float64), cond=cutoff)[0]
     c = np.zeros(P.shape[1])
     if not sp.issparse(rows):
         return Projection(P, c)

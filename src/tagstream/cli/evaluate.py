@@ -219,6 +219,7 @@ def reproduce(
     from tagstream import experiments
 
     logging.getLogger("tagstream").addHandler(logging.NullHandler())  # told below
+    show_compiling(quiet)
     with Bar("cells", quiet) as bar:
         done = experiments.run(
             results, quick=quick, jobs=jobs, only=only, fresh=fresh, progress=bar

@@ -58,9 +58,15 @@ class NeighborClassifier(StreamClassifier):
         """Return distances and positions, (m, k), of the nearest stored items."""
         raise NotImplementedError
 
+    def _voters(self) -> int:
+        """Return how many items vote: k, or all if there are fewer."""
+        if not self.n_neighbors >= 1:  # changed since it was last checked
+            self._check_params()
+        return min(self.n_neighbors, max(len(self._memory), 1))
+
     def _nearest(self, X: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """Return distances and positions of the items that vote: k, or all if there are fewer."""
-        return self._search(X, min(self.n_neighbors, max(len(self._memory), 1)))
+        """Return distances and positions of the items that vote."""
+        return self._search(X, self._voters())
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
         return self._memory.votes(self._nearest(X)[1])

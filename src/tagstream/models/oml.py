@@ -278,12 +278,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         assert memory.codes is not None
         if asked is None or asked.seen != self.n_seen_ or asked.row != row.tobytes():
             asked = self._ask(row, 1)
+        how = self._how()
         memory.extend()
         loss, lam, degenerate = _one_round(
             row, y, asked.z, asked.code, asked.nearest[0, 0], memory.rows.live, memory.rows.norms,
-            memory.codes.live, memory.codes.norms, memory.bits[0],
-            self.V_, metric.STEPS.index(self.step), self.update == "linear",
-            float(self.step_min), float(self.step_max),
+            memory.codes.live, memory.codes.norms, memory.bits[0], self.V_, *how,
         )  # fmt: skip
         memory.forget()
         self.n_updates_ += lam > 0
@@ -291,9 +290,18 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self.cumulative_loss_ += loss
         self.loss_, self.step_, self._stale = loss, lam, True
 
+    def _how(self) -> tuple[int, bool, float, float]:
+        """Return how a round steps, for the kernels."""
+        try:
+            step = metric.STEPS.index(self.step)
+            return step, self.update == "linear", float(self.step_min), float(self.step_max)
+        except (TypeError, ValueError):  # changed since it was last checked
+            self._check_params()
+            raise
+
     def _ask(self, row: npt.NDArray[np.float32], k: int) -> _Asked:
         """Embed one row and look up its k nearest stored items."""
-        made, memory = self._projection, self._memory
+        seen, made, memory = self.n_seen_, self._projection, self._memory
         assert made is not None
         assert memory.codes is not None
         q, d = self._codec.shape
@@ -302,7 +310,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             made.features(row), made.P, made.c, self._codec,
             memory.codes.live, memory.codes.norms, z, code, nearest,
         )  # fmt: skip
-        return _Asked(self.n_seen_, row.tobytes(), z, code, nearest)
+        return _Asked(seen, row.tobytes(), z, code, nearest)
 
     @property
     def _plain(self) -> bool:
@@ -339,9 +347,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         losses, steps = np.empty(len(Z)), np.empty(len(Z))
         degenerate = np.empty(len(Z), np.bool_)
         metric.run_rounds(
-            Z, mine.Y, theirs.Y, known, lonely, self.V_,
-            metric.STEPS.index(self.step), self.update == "linear",
-            float(self.step_min), float(self.step_max), losses, steps, degenerate,
+            Z, mine.Y, theirs.Y, known, lonely, self.V_, *self._how(), losses, steps, degenerate,
         )  # fmt: skip
         self.n_updates_ += int((steps > 0).sum())
         self.n_degenerate_ += int(degenerate.sum())
@@ -365,7 +371,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
                 # A full window, which grows no more, needs to be looked at more rarely.
                 self._next_choice = t * (2 if self.window is None or t <= self.window else 4)
                 self._turn(labels)
-            if self._choice.ridge == 0:
+            if self._choice == projection.Choice(None):  # plain least squares
                 self._projection = projection.first_block(rows, labels)
             else:
                 self._projection = projection.fit(
@@ -420,6 +426,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
     def _refresh(self) -> None:
         """Make the codes of all stored items with the present P and V."""
+        self._asked = None
         assert self._projection is not None
         # A power of two keeps the codes in single precision whatever the size of V (Erratum E3).
         largest = float(np.abs(self.V_).max(initial=0.0))
@@ -447,8 +454,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         if X.shape[0] > 1 or not self._plain or not len(self._memory):
             return super()._proba(X)
         # Kept, since in a stream the item that is asked for is often the next to be learnt.
-        self._asked = self._ask(X.astype(np.float32, copy=False), self.n_neighbors)
-        return self._memory.votes(self._asked.nearest)
+        self._asked = asked = self._ask(X.astype(np.float32, copy=False), self._voters())
+        return self._memory.votes(asked.nearest)
 
     def _search(self, X: Rows, k: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """Return distances and positions of the k nearest stored items."""
@@ -485,7 +492,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             "codec": self._codec.copy(),
             "P": None if made is None else made.P.copy(),
             "c": None if made is None else made.c.copy(),
-            "lift": None if made is None or made.lift is None else vars(made.lift).copy(),
+            "lift": None if made is None or made.lift is None else made.lift.dump(),
             "columns": None if made is None or made.columns is None else made.columns.copy(),
             "choice": None if choice is None else list(astuple(choice)),
             "counters": {name: getattr(self, name) for name in COUNTERS},
