@@ -319,6 +319,16 @@ def rounds(draw):
     ("exact", "inverse"),
     np.inf,
 )
+@example(  # what is lacking to the margin is lost in rounding: the root lay beyond 1
+    (
+        np.array([[0.0], [3.4375e14], [0.0]]),
+        np.zeros(3),
+        np.array([1, 1, 1], np.uint8),
+        np.array([0, 1, 1], np.uint8),
+    ),
+    ("exact", "inverse"),
+    1e-3,
+)
 def test_extreme_inputs_never_make_v_infinite_or_nan(case, rule, most):
     V, z, y, y_nn = case
     step, update = rule

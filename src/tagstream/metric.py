@@ -78,7 +78,8 @@ def exact_step(
     cancels where r is small.
     """
     ratio = nu / mu
-    lo = np.sqrt(mu * alpha / (delta + nu * beta))
+    # Where the two sides differ by rounding only, the root is 1 and must not be beyond it.
+    lo = min(np.sqrt(mu * alpha / (delta + nu * beta)), 1.0)
     hi = 1.0
     capped = 1.0 - 2.0 * most * mu
     if capped > lo:
