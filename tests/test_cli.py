@@ -507,6 +507,25 @@ def test_who_waits_at_a_terminal_is_told_that_kernels_are_compiled(monkeypatch):
     assert said(io.StringIO()) == ""
 
 
+def test_a_download_is_shown_to_who_waits_at_a_terminal(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with output.Bar("scene", quiet=False) as bar:
+        bar.total = 3_000_000  # as pooch tells it
+        bar.update(1_500_000)
+        assert bar._bar.tasks[0].description == "downloading: 1.5 of 3.0 MB"
+        bar.reset()
+        bar.update(3_000_000)
+        assert bar._bar.tasks[0].percentage == 100
+        bar.close()
+    with output.Bar("scene", quiet=True) as bar:
+        bar.update(1)
+
+
 def test_oml_as_published_is_seeded_and_stays_so(run, tmp_path):
     write_jsonl(tmp_path / "a.jsonl", posts(20))
     args = ("learn", "a.jsonl", *SMALL, "--method", "oml-published", "--seed", "3", "-m")
@@ -548,9 +567,12 @@ def test_reproduce_says_what_it_ran_and_what_is_missing(run, tmp_path, monkeypat
 def test_data_lists_what_is_here(run, tmp_path, monkeypatch):
     monkeypatch.setenv("TAGSTREAM_DATA", str(tmp_path))
     (tmp_path / "yeast").mkdir()
+    (tmp_path / "yeast" / "yeast.arff").touch()
+    (tmp_path / "enron").mkdir()  # left by a download that failed
     here = {r["name"]: r["here"] for r in json.loads(run("data", "list", "--json")[1])}
     assert here["yeast"] is True
     assert here["scene"] is False
+    assert here["enron"] is False
     assert "corel5k" in run("data", "list")[1]
 
 

@@ -522,11 +522,14 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return the predictions that scores of :meth:`predict_proba` stand for."""
-        return self._decide(scores)
+        if self._single:
+            best: npt.NDArray[Any] = self.classes_[scores.argmax(axis=1)]
+            return best
+        return (scores >= self.threshold).astype(self._dtype)
 
     def predict_one(self, x: Any) -> Any:
         """Return the prediction for one item ``x`` of shape (p,)."""
-        return self._decide(self._scores(self._one_query(x)))[0]
+        return self.decide(self._scores(self._one_query(x)))[0]
 
     def predict_proba_one(self, x: Any) -> npt.NDArray[np.float64]:
         """Return the scores of one item ``x`` of shape (p,), an array of shape (q,)."""
@@ -535,7 +538,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def predict_sets(self, X: Any) -> list[set[Any]]:
         """Return the predicted label names of each item as a set."""
-        Y = self._decide(self.predict_proba(X))
+        Y = self.decide(self.predict_proba(X))
         if self._single:
             return [{_plain(name)} for name in Y]
         return [{_plain(name) for name in self.classes_[row.astype(bool)]} for row in Y]
@@ -547,12 +550,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             even = np.full_like(scores, 1 / scores.shape[1])
             scores = np.divide(scores, total, out=even, where=total > 0)
         return scores
-
-    def _decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        if self._single:
-            best: npt.NDArray[Any] = self.classes_[scores.argmax(axis=1)]
-            return best
-        return (scores >= self.threshold).astype(self._dtype)
 
     # ------------------------------------------------------------------ checks
     def _check_width(self, X: Any) -> None:
@@ -655,7 +652,8 @@ def _as_array(names: list[Hashable]) -> npt.NDArray[Any]:
     """Return names as a 1-D array, of objects unless they are all texts or all numbers."""
     if len({type(name) for name in names}) == 1 and isinstance(names[0], (str, bool, int, float)):
         array = np.array(names)
-        if array.tolist() == names and type(array.tolist()[0]) is type(names[0]):
+        kept = array.tolist()
+        if kept == names and type(kept[0]) is type(names[0]):  # large integers may become floats
             return array
     array = np.empty(len(names), object)
     array[:] = names

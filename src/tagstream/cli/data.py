@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tagstream.cli.options import DataArgument, JsonOption, complete, reads
-from tagstream.cli.output import new_table, put, put_json, put_table
-from tagstream.cli.records import FORMATS, Reading, format_of
+from tagstream.cli.output import Bar, new_table, put, put_json, put_table
+from tagstream.cli.records import FORMATS, Reading, download, format_of
 
 
 def list_all(as_json: JsonOption = False) -> None:
@@ -20,9 +20,9 @@ def list_all(as_json: JsonOption = False) -> None:
     Example:
       tagstream data list
     """
-    from tagstream.data import DATASETS, data_home
+    from tagstream.data import DATASETS, data_home, present
 
-    here = {name: (data_home() / name).is_dir() for name in DATASETS}
+    here = {name: bool(present(name)) for name in DATASETS}
     if as_json:
         keys = ("name", "domain", "n", "p", "q", "cardinality", "source")
         rows = [{key: getattr(info, key) for key in keys} for info in DATASETS.values()]
@@ -62,8 +62,9 @@ def fetch(
             known = ", ".join(data.DATASETS)
             raise typer.BadParameter(f"NAME must be one of {known}, got {name!r}")
     for name in names:
-        for path in data.fetch(name):
-            put(f"{path}\n")
+        with Bar(name, quiet=False) as bar:
+            paths = data.fetch(name, progress=bar)
+        put("".join(f"{path}\n" for path in paths))
 
 
 @reads(hashing=True)
@@ -102,6 +103,7 @@ def convert(
         "libsvm": tools.write_libsvm,
     }
     write = writers["jsonl" if out == "-" and to is None else format_of(out, to, "--to")]
+    download(data)
     whole = reading.whole(data)
     if out != "-":
         write(whole, out)

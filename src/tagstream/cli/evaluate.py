@@ -30,7 +30,7 @@ from tagstream.cli.output import (
     show_compiling,
 )
 from tagstream.cli.predict import put_explanation
-from tagstream.cli.records import Reading, to_chunk
+from tagstream.cli.records import Reading, download, to_chunk
 
 MEASURES = {
     "Micro-F1": "micro_f1",
@@ -90,6 +90,7 @@ def evaluate(
 
     params = params_of(param)
     models = {name: new_model(name, params, seed) for name in chosen_methods(method, "oml")}
+    download(data, quiet)
     whole = reading.whole(data)
     X, Y = whole.X, to_chunk(whole).Y
     how: dict[str, Any] = {"threshold": threshold}
@@ -222,7 +223,7 @@ def reproduce(
     show_compiling(quiet)
     with Bar("cells", quiet) as bar:
         done = experiments.run(
-            results, quick=quick, jobs=jobs, only=only, fresh=fresh, progress=bar
+            results, quick=quick, jobs=jobs, only=only, fresh=fresh, progress=bar, downloads=bar
         )
     for name, how in done.missing.items():
         say(f"{name} is left out: {how}", quiet)

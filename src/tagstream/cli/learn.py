@@ -29,7 +29,16 @@ from tagstream.cli.options import (
     settings,
 )
 from tagstream.cli.output import Bar, Failed, say, show_compiling
-from tagstream.cli.records import Chunk, Reading, Tally, check_features, is_data_set, name_of, skip
+from tagstream.cli.records import (
+    Chunk,
+    Reading,
+    Tally,
+    check_features,
+    download,
+    is_data_set,
+    name_of,
+    skip,
+)
 
 if TYPE_CHECKING:
     from tagstream.base import StreamClassifier
@@ -235,6 +244,7 @@ def learn(
     """
     learner, extra = _open_model(model, method, params_of(param), seed, reading)
     reading = replace(reading, hashing=extra["hashing"]).merged(extra["reading"])
+    download(data, quiet)
     by_name = is_data_set(data)
     source = f"data set {data.lower()}" if by_name else os.path.realpath(data)
     n_done = 0 if again or data == "-" else _n_done(data, extra["sources"].get(source), quiet)

@@ -74,11 +74,17 @@ def show_compiling(quiet: bool = False) -> None:
 
 
 class Bar:
-    """Progress on standard error, if that is a terminal."""
+    """Progress on standard error, if that is a terminal.
+
+    It can be given to downloads as well, which tell ``total`` and call ``update``.
+    """
+
+    total = 0
 
     def __init__(self, what: str, quiet: bool) -> None:
         self._bar: Any = None
         self._what = what
+        self._bytes = 0
         self._on = not quiet and sys.stderr.isatty()
 
     def __enter__(self) -> Bar:
@@ -94,10 +100,24 @@ class Bar:
 
     def __call__(self, done: int, total: int | None = None, left: float = float("nan")) -> None:
         """Show how much is done, of how much, and the seconds left, where these are known."""
+        of = f" of {total:,}" if total else ""
+        of += f", {left / 60:,.1f} min left" if left == left else ""
+        self._show(f"{self._what}: {done:,}{of}", done, total)
+
+    def update(self, n: int) -> None:
+        """Show that so many more bytes of a download have come."""
+        self._bytes += n
+        of = f" of {self.total / 1e6:,.1f}" if self.total else ""
+        self._show(f"downloading: {self._bytes / 1e6:,.1f}{of} MB", self._bytes, self.total or None)
+
+    def reset(self) -> None:
+        """Begin another download."""
+        self._bytes = 0
+
+    close = reset
+
+    def _show(self, text: str, done: int, total: int | None) -> None:
         if self._bar is not None:
-            of = f" of {total:,}" if total else ""
-            of += f", {left / 60:,.1f} min left" if left == left else ""
-            text = f"{self._what}: {done:,}{of}"
             self._bar.update(self._task, description=text, completed=done, total=total)
 
     def __exit__(self, *_: object) -> None:

@@ -18,6 +18,7 @@ from tagstream.cli.records import (
     Chunk,
     Reading,
     check_features,
+    download,
     is_data_set,
     name_of,
     skip,
@@ -48,6 +49,7 @@ class _Model(NamedTuple):
 
     def records(self, data: str, size: int) -> Iterator[Chunk]:
         """Read records to be predicted."""
+        download(data)
         for chunk in self.reading.chunks(data, size, self.learner.n_features_in_, optional=True):
             check_features(chunk, self.learner, self.extra, data)
             yield chunk

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tagstream.cli.output import Failed
+from tagstream.cli.output import Bar, Failed
 
 if TYPE_CHECKING:
     from tagstream.data import Batch, Dataset
@@ -141,6 +141,16 @@ def is_data_set(data: str) -> bool:
     from tagstream.data import DATASETS
 
     return data.lower() in DATASETS and not Path(data).is_file()
+
+
+def download(data: str, quiet: bool = False) -> None:
+    """Get the data set that DATA names, if it does and is not here, with a bar."""
+    from tagstream.data import fetch, present
+
+    name = data.lower()
+    if is_data_set(data) and not present(name):
+        with Bar(name, quiet) as bar:
+            fetch(name, progress=bar)
 
 
 def format_of(path: str, said: str | None, option: str = "--format") -> str:

@@ -14,6 +14,7 @@ from tagstream.data.registry import (
     fetch,
     format_of,
     load,
+    present,
 )
 from tagstream.data.synthetic import make_stream
 from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
@@ -35,6 +36,7 @@ __all__ = [
     "iter_libsvm",
     "load",
     "make_stream",
+    "present",
     "read_labels_xml",
     "write_arff",
     "write_csv",

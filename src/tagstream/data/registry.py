@@ -28,7 +28,16 @@ from tagstream.data.dataset import Dataset, collect, concatenate, stem
 from tagstream.data.libsvm import iter_libsvm
 from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
 
-__all__ = ["DATASETS", "DatasetInfo", "RemoteFile", "data_home", "fetch", "format_of", "load"]
+__all__ = [
+    "DATASETS",
+    "DatasetInfo",
+    "RemoteFile",
+    "data_home",
+    "fetch",
+    "format_of",
+    "load",
+    "present",
+]
 
 _MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan"
 _BOOMER = "https://raw.githubusercontent.com/mrapp-ke/Boomer"
@@ -284,6 +293,22 @@ def data_home(path: str | os.PathLike[str] | None = None) -> Path:
     return Path(cache) / "tagstream"
 
 
+def present(name: str, *, data_home: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Return the paths of a data set's ARFF files; none unless all of it is here.
+
+    Parameters
+    ----------
+    name, data_home
+        See `fetch`.
+    """
+    folder = _home(data_home) / name
+    for suffix in ("", ".gz", ".bz2"):
+        if (folder / f"{name}.arff{suffix}").is_file():
+            return [folder / f"{name}.arff{suffix}"]
+    files = [folder / file.filename for file in DATASETS[name].files]
+    return files if all(file.is_file() for file in files) else []
+
+
 def fetch(
     name: str, *, data_home: str | os.PathLike[str] | None = None, progress: Any = False
 ) -> list[Path]:
@@ -313,9 +338,8 @@ def fetch(
     """
     info = DATASETS[name]
     folder = _home(data_home) / name
-    for suffix in ("", ".gz", ".bz2"):
-        if (folder / f"{name}.arff{suffix}").is_file():
-            return [folder / f"{name}.arff{suffix}"]
+    if found := present(name, data_home=data_home):
+        return found
     if not info.files:
         raise FileNotFoundError(
             f"data set {name!r} must be at {folder / name}.arff (or .arff.gz), got no such file; "

@@ -142,6 +142,7 @@ def run(
     jobs: int = 2,
     data_home: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    downloads: Any = False,
     only: Collection[str] | None = None,
     fresh: bool = False,
 ) -> Summary:
@@ -164,6 +165,8 @@ def run(
         Where the data sets are; see :func:`tagstream.data.data_home`.
     progress : callable, optional
         Called with (cells done, cells in all, estimated seconds left; NaN while unknown).
+    downloads : bool or object
+        What shows the download of missing data sets; see :func:`tagstream.data.fetch`.
     only : collection of str, optional
         Names of parts, data sets and methods; of each kind that is named, only these.
     fresh : bool
@@ -180,7 +183,7 @@ def run(
     keys = {cell: cell.key for cell in everything}
     cells = _selected(grid(quick=quick), only)
     home = None if data_home is None else str(data_home)
-    summary = Summary(missing=_missing({cell.dataset for cell in cells} - {""}, home))
+    summary = Summary(missing=_missing({cell.dataset for cell in cells} - {""}, home, downloads))
     cells = [cell for cell in cells if cell.dataset not in summary.missing]
     for name, how in summary.missing.items():
         log.warning("%s is left out: %s", name, how)
@@ -227,11 +230,11 @@ def _selected(cells: Sequence[Cell], only: Collection[str] | None) -> list[Cell]
     return [cell for cell in cells if all(getattr(cell, k) in w for k, w in wanted.items())]
 
 
-def _missing(names: Collection[str], home: str | None) -> dict[str, str]:
+def _missing(names: Collection[str], home: str | None, downloads: Any) -> dict[str, str]:
     missing = {}
     for name in sorted(names):
         try:
-            data.fetch(name, data_home=home)
+            data.fetch(name, data_home=home, progress=downloads)
         except (OSError, ImportError, DataError) as error:  # noqa: PERF203
             missing[name] = str(error)
     return missing

@@ -71,9 +71,10 @@ class NeighborClassifier(StreamClassifier):
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
         return self._memory.votes(self._nearest(X)[1])
 
-    def _decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    def decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the predictions that scores of ``predict_proba`` stand for."""
         if self._single:
-            return super()._decide(scores)
+            return super().decide(scores)
         # A share that equals the threshold counts, whatever the imaginary neighbour took from it.
         return (scores >= self.threshold - PRIOR).astype(self._dtype)
 

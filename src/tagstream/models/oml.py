@@ -369,7 +369,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             if self._choice is None or t >= self._next_choice:
                 self._choice = self._choose(rows, labels, t)
                 # A full window, which grows no more, needs to be looked at more rarely.
-                self._next_choice = t * (2 if self.window is None or t <= self.window else 4)
+                self._next_choice = t * (2 if self._sliding(t) is None else 4)
                 self._turn(labels)
             if self._choice == projection.Choice(None):  # plain least squares
                 self._projection = projection.first_block(rows, labels)
@@ -385,17 +385,21 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._next_fit = projection.next_fit(t, self.window)
         self._refresh()
 
+    def _sliding(self, t: int) -> int | None:
+        """Return the size of the window if it is full; None while what is stored still grows."""
+        return self.window if self.window is not None and t > self.window else None
+
     def _lift_size(self, t: int) -> int:
         """Return how many features a lift has; few enough for the fits of a window to be cheap."""
-        if self.window is None or t <= self.window:
-            return projection.LIFT_SIZE
-        return min(projection.LIFT_SIZE, max(100, self.window // 2))
+        window = self._sliding(t)
+        most = projection.LIFT_SIZE
+        return most if window is None else min(most, max(100, window // 2))
 
     def _sample(self, t: int) -> int:
         """Return on how many examples to choose: a quarter of a small window is enough."""
-        if self.window is None or t <= self.window:
-            return projection.SAMPLE
-        return min(projection.SAMPLE, max(64, self.window // 4))
+        window = self._sliding(t)
+        most = projection.SAMPLE
+        return most if window is None else min(most, max(64, window // 4))
 
     def _turn(self, labels: Labels) -> None:
         """Turn a narrow metric to the present leading directions of the labels.
