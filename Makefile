@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One BLAS thread for each test process: two of them on two cores would wait for each other.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules --pyargs tagstream tests README.md
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench reproduce clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,10 @@ check: test $(VENV)/tools-check  ## lint, types, layers and the slow tests besid
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
 	$(PYTEST) -m slow
+
+reproduce: $(VENV)/installed  ## the paper's experiments; then every number and picture of the docs
+	$(BIN)/tagstream reproduce results
+	$(BIN)/tagstream report results report --document docs/reproduce.md --document README.md
 
 bench: $(VENV)/installed $(VENV)/tools-bench  ## side-by-side benchmarks
 	$(BIN)/python -m benchmarks
