@@ -295,9 +295,11 @@ CUTS = [[19, 20, 21], [1, 7, 100, 101, 102, 180], range(0, 200, 13)]
 SETTINGS = {
     "default": {},
     "linear": {"lift": None},
-    "lifted": {"lift": "fourier"},
+    "kernel": {"lift": "kernel"},
+    "fourier": {"lift": "fourier"},
     "windowed": {"window": 45},
-    "lifted window": {"lift": "fourier", "window": 60},
+    "kernel window": {"lift": "kernel", "window": 60},
+    "fourier window": {"lift": "fourier", "window": 60},
     "narrow": {"n_components": 2, "lift": None},
     "input neighbour": {"neighbor": "input"},
     "uncapped": {"step_max": 1e9},
@@ -349,7 +351,7 @@ def test_one_row_is_answered_as_among_many(setting):
         np.testing.assert_array_equal(alone, together)
 
 
-@pytest.mark.parametrize("setting", ["default", "windowed", "narrow", "lifted"])
+@pytest.mark.parametrize("setting", ["default", "windowed", "narrow", "kernel", "fourier"])
 def test_the_state_does_not_depend_on_the_cuts_while_labels_appear(setting):
     X, Y = draw(200, q=9, n_late=4, seed=15)
     sets = as_sets(Y)
@@ -360,7 +362,7 @@ def test_the_state_does_not_depend_on_the_cuts_while_labels_appear(setting):
         assert_same_state(other, whole)
 
 
-@pytest.mark.parametrize("setting", ["default", "windowed", "lifted"])
+@pytest.mark.parametrize("setting", ["default", "windowed", "kernel", "fourier"])
 def test_the_state_does_not_depend_on_the_cuts_with_unknown_labels(setting):
     X, Y = draw(200, seed=16)
     Y = np.where(np.random.default_rng(17).random(Y.shape) < 0.2, np.nan, Y)
@@ -417,7 +419,9 @@ def test_where_nothing_is_drawn_the_seed_does_not_matter():
 # ---------------------------------------------------------------------- symmetries
 
 
-@pytest.mark.parametrize("setting", ["default", "linear", "lifted", "windowed", "narrow"])
+@pytest.mark.parametrize(
+    "setting", ["default", "linear", "kernel", "fourier", "windowed", "narrow"]
+)
 def test_permuting_the_labels_permutes_the_predictions(setting):
     X, Y = draw(260, q=6, seed=22)
     order = np.array([3, 0, 5, 1, 4, 2])
@@ -434,7 +438,7 @@ def test_permuting_the_labels_permutes_the_predictions(setting):
     assert permuted.cumulative_loss_ == pytest.approx(model.cumulative_loss_, rel=1e-9)
 
 
-@pytest.mark.parametrize("setting", ["default", "linear", "lifted", "narrow"])
+@pytest.mark.parametrize("setting", ["default", "linear", "kernel", "fourier", "narrow"])
 @pytest.mark.parametrize("power", [-12, 9])
 def test_scaling_the_features_by_a_power_of_two_scales_p_back_and_nothing_else(setting, power):
     X, Y = draw(220, seed=23)
@@ -463,7 +467,9 @@ def test_scaling_each_feature_does_not_matter_once_they_are_standardised():
 # ---------------------------------------------------------------------- the window
 
 
-@pytest.mark.parametrize("setting", ["default", "linear", "lifted", "narrow", "input neighbour"])
+@pytest.mark.parametrize(
+    "setting", ["default", "linear", "kernel", "fourier", "narrow", "input neighbour"]
+)
 def test_a_window_that_holds_all_is_no_window(setting, monkeypatch):
     monkeypatch.setattr(projection, "LIFT_SIZE", 300)  # more than a window of 180 would get
     X, Y = draw(180, seed=25)
@@ -607,7 +613,9 @@ def test_a_cap_of_zero_learns_nothing():
 # ---------------------------------------------------------------------- labels that appear
 
 
-@pytest.mark.parametrize("setting", ["default", "linear", "lifted", "narrow", "input neighbour"])
+@pytest.mark.parametrize(
+    "setting", ["default", "linear", "kernel", "fourier", "narrow", "input neighbour"]
+)
 @pytest.mark.parametrize("n", [10, 100])
 def test_old_labels_do_not_jump_when_a_new_one_appears(setting, n):
     X, Y = draw(140, seed=37)
@@ -918,7 +926,9 @@ def test_the_default_beats_plain_nearest_neighbours_on_a_stream_with_nuisance_fe
 # ---------------------------------------------------------------------- found by review
 
 
-@pytest.mark.parametrize("how", [{"scale": "unit"}, {"lift": "fourier"}, {"scale": "standard"}])
+@pytest.mark.parametrize(
+    "how", [{"scale": "unit"}, {"lift": "kernel"}, {"lift": "fourier"}, {"scale": "standard"}]
+)
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 def test_without_a_ridge_scale_and_lift_still_count_and_are_kept(how, kind):
     X, Y = draw(120, seed=60)
@@ -952,14 +962,15 @@ def test_a_parameter_spoilt_between_calls_is_named_and_changes_nothing(bad):
     assert_same_state(model.set_params(**{name: good}).to_state(), before)
 
 
-def test_nobody_gets_hold_of_the_arrays_of_a_lift():
+@pytest.mark.parametrize("lift", ["kernel", "fourier"])
+def test_nobody_gets_hold_of_the_arrays_of_a_lift(lift):
     X, Y = draw(80, seed=63)
-    model = OML(random_state=0, lift="fourier").partial_fit(X[:60], Y[:60])
+    model = OML(random_state=0, lift=lift).partial_fit(X[:60], Y[:60])
     before = model.predict_proba(X)
     for array in model.to_state()["learner"]["lift"].values():
         array[:] = 0
     np.testing.assert_array_equal(model.predict_proba(X), before)
-    fresh = OML(random_state=0, lift="fourier").partial_fit(X[:60], Y[:60])
+    fresh = OML(random_state=0, lift=lift).partial_fit(X[:60], Y[:60])
     np.testing.assert_array_equal(fresh.predict_proba(X), before)
 
 
@@ -982,9 +993,10 @@ def test_what_was_asked_in_another_thread_is_not_taken_for_now(monkeypatch):
     assert_same_state(model.to_state(), silent.to_state())
 
 
-def test_a_row_far_beyond_all_others_does_not_end_a_lifted_stream():
+@pytest.mark.parametrize("lift", ["kernel", "fourier"])
+def test_a_row_far_beyond_all_others_does_not_end_a_lifted_stream(lift):
     X, Y = draw(90, seed=65)
-    model = OML(random_state=0, lift="fourier", scale=None)
+    model = OML(random_state=0, lift=lift, scale=None)
     model.partial_fit(X[:60] * np.float32(1e-25), Y[:60])
     model.partial_fit(np.full((1, X.shape[1]), 1e14), Y[60:61])
     model.partial_fit(X[61:] * np.float32(1e-25), Y[61:])

@@ -244,6 +244,8 @@ def test_inspect_tells_the_header_without_reading_the_arrays(tmp_path):
 # ------------------------------------------------------------------ the real learners
 LEARNERS = {
     "oml": lambda: OML(random_state=0),
+    "oml-kernel": lambda: OML(lift="kernel", random_state=0),
+    "oml-fourier": lambda: OML(lift="fourier", window=40, random_state=0),
     "oml-window": lambda: OML(window=50, n_components=3, lift=None, random_state=0),
     "oml-normal": lambda: OML(init="normal", lift=None, random_state=0),
     "oml-published": lambda: OML.as_published(first_block=40, random_state=0),

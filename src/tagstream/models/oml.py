@@ -10,7 +10,7 @@ at fixed counts of examples, so how a stream is cut into calls does not matter.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import astuple
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -91,8 +91,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     scale : {"auto", "standard", "unit", None}
         Standardise the features, divide rows by their length, leave them, or choose by
         leave-one-out error: whether to standardise dense rows, whether sparse ones get unit length.
-    lift : {"auto", "fourier", None}
-        Random Fourier features before P, none, or choose by leave-one-out error.
+    lift : {"auto", "kernel", "fourier", None}
+        What comes before P: the Gaussian kernel with up to 1,000 stored rows, as many random
+        Fourier features of it, nothing, or choose between the kernel and nothing.
     neighbor : {"embedding", "input"}
         Where the neighbour of a learning round is looked up.
     window : int, optional
@@ -196,7 +197,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         if self.ridge != "auto":
             check_number("ridge", self.ridge, least=0)
         check_choice("scale", self.scale, ("auto", *projection.SCALES))
-        check_choice("lift", self.lift, ("auto", "fourier", None))
+        check_choice("lift", self.lift, ("auto", *projection.LIFTS))
         check_choice("neighbor", self.neighbor, ("embedding", "input"))
         check_number("window", self.window, kind=int, least=1, none=True)
         check_number("threshold", self.threshold, least=0, most=1)
@@ -423,6 +424,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             lift=self.lift,
             ridge=self.ridge,
             n_neighbors=self.n_neighbors,
+            threshold=self.threshold,
             lift_size=self._lift_size(t),
             sample=self._sample(t),
             seed=self._seed,
@@ -498,7 +500,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             "c": None if made is None else made.c.copy(),
             "lift": None if made is None or made.lift is None else made.lift.dump(),
             "columns": None if made is None or made.columns is None else made.columns.copy(),
-            "choice": None if choice is None else list(astuple(choice)),
+            "choice": None if choice is None else asdict(choice),
             "counters": {name: getattr(self, name) for name in COUNTERS},
         }
 
@@ -516,18 +518,17 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._codec = expect("codec", state["codec"], np.float64, shape)
         unit = False
         if state["choice"] is not None:
-            choice = projection.Choice(*state["choice"])
+            expect_keys("the choice", state["choice"], *projection.Choice.__dataclass_fields__)
+            choice = projection.Choice(**state["choice"])
             check_choice("scale", choice.scale, projection.SCALES)
             check_number("ridge", choice.ridge, least=0)
-            check_number("bandwidth", choice.bandwidth, least=0, none=True)
+            check_choice("lift", choice.lift, projection.LIFTS)
+            check_number("bandwidth", choice.bandwidth, least=0)
             self._choice, unit = choice, choice.scale == "unit"
         if state["P"] is not None:
             lift = None
             if state["lift"] is not None:
-                expect_keys("the lift", state["lift"], "W", "b", "m")
-                b = expect("lift b", state["lift"]["b"], np.float32, (None,))
-                W = expect("lift W", state["lift"]["W"], np.float32, (p, len(b)))
-                lift = projection.Lift(W, b, expect("lift m", state["lift"]["m"], np.float32, (p,)))
+                lift = self._load_lift(state["lift"])
             c = expect("c", state["c"], np.float64, (q,))
             if self._sparse and lift is None:
                 columns = expect("columns", state["columns"], np.int32, (None,))
@@ -550,6 +551,19 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             setattr(self, name, state["counters"][name])
         if self._next_fit <= self.n_seen_:
             raise ValueError(f"_next_fit must lie after {self.n_seen_} examples")
+
+    def _load_lift(self, state: dict[str, Any]) -> projection.Lift:
+        expect_keys("the lift", state, "W", "b", "m", "u")
+        if self._choice is None or self._choice.lift is None:
+            raise ValueError("there is a lift that was not chosen")
+        p, b = self.n_features_in_, expect("lift b", state["b"], np.float32, (None,))
+        return projection.Lift(
+            self._choice.lift,
+            expect("lift W", state["W"], np.float32, (p, len(b))),
+            b,
+            expect("lift m", state["m"], np.float32, (p,)),
+            expect("lift u", state["u"], np.float32, (p,)),
+        )
 
     # ------------------------------------------------------------------ attributes
     @property

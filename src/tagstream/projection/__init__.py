@@ -1,0 +1,36 @@
+"""The projection P: from inputs into label space, by ridge regression that keeps learning.
+
+    z = Pᵀφ(x) + c
+
+φ(x) is x, scaled or not, or a lift of it (:mod:`~tagstream.projection.features`); which of these,
+and how strong the ridge is, is chosen by looking at how well stored examples are predicted by the
+others (:mod:`~tagstream.projection.choice`); P and c are then fitted on all of them
+(:mod:`~tagstream.projection.ridge`).
+"""
+
+from tagstream.projection.choice import SAMPLE, choose
+from tagstream.projection.features import LIFT_SIZE, LIFTS, SCALES, Choice, Lift
+from tagstream.projection.ridge import (
+    FIRST_FIT,
+    Projection,
+    first_block,
+    fit,
+    leading_directions,
+    next_fit,
+)
+
+__all__ = [
+    "FIRST_FIT",
+    "LIFTS",
+    "LIFT_SIZE",
+    "SAMPLE",
+    "SCALES",
+    "Choice",
+    "Lift",
+    "Projection",
+    "choose",
+    "first_block",
+    "fit",
+    "leading_directions",
+    "next_fit",
+]

@@ -1,0 +1,228 @@
+"""The choice of scaling, lift and ridge, by predicting each stored example from the others.
+
+With the centred kernel matrix K = ΦΦᵀ = UΛUᵀ of the features, ridge regression is the smoother
+
+    H = U diag(Λ/(Λ + ρ))Uᵀ + 11ᵀ/n
+
+whose fitted values are F = HY.  Without example i, the fit at x_i is
+L_i = Y_i − (Y_i − F_i)/(1 − H_ii), and the fit at any other x_j is F_j − H_ji(Y_i − L_i).  So there
+is a closed form for what the neighbours of i would vote for had i never been seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from tagstream.base import Labels, Rows
+from tagstream.kernels import PRIOR
+from tagstream.projection.features import (
+    Choice,
+    Matrix,
+    centre,
+    evenly,
+    features,
+    squared_distances,
+    targets,
+)
+
+SAMPLE = 512  # examples on which choices are made: their cost stays constant
+RIDGE_SAMPLE = 1500  # the same for the ridge alone
+BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
+FACTORS = (1.0, 10**0.5, 10**-0.5, 10.0)  # of the ridge
+INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
+
+
+def choose(
+    rows: Rows,
+    labels: Labels,
+    *,
+    scale: str | None,
+    lift: str | None,
+    ridge: float | str,
+    n_neighbors: int,
+    threshold: float,
+    lift_size: int,
+    seed: int,
+    sample: int = SAMPLE,
+) -> Choice:
+    """Choose scaling and lift on at most ``sample`` evenly spaced examples, and the ridge.
+
+    A candidate first gets the ridge of least squared error.  The best candidate is that whose
+    left-out votes have the highest micro-F1, since what is regressed is not what is wanted in
+    the end; and its ridge is then changed if that makes the votes better still.
+    """
+    few, few_labels = _sample(rows, labels, sample)
+    T, _ = targets(few_labels)
+    strength = None if ridge == "auto" else float(ridge)
+
+    def judge(smoother: Smoother, rho: float) -> tuple[float, int]:
+        distances = smoother.left_out_distances(rho)
+        return _judge(distances, few_labels, n_neighbors, threshold)
+
+    best: tuple[tuple[float, int], Choice, Smoother] | None = None
+    for candidate, K in _candidates(few, scale, lift, lift_size, seed):
+        smoother = Smoother(centre(K), T)
+        candidate = replace(candidate, ridge=smoother.ridge if strength is None else strength)
+        found = judge(smoother, candidate.ridge)
+        if best is None or found < best[0]:  # the first, and simplest, of equals
+            best = found, candidate, smoother
+    assert best is not None
+    _, choice, smoother = best
+    if strength is not None:
+        return choice
+    factor = min(FACTORS, key=lambda one: judge(smoother, one * choice.ridge))
+    if rows.shape[0] > sample:
+        choice = replace(choice, ridge=_ridge_of_all(rows, labels, choice, lift_size, seed))
+    return replace(choice, ridge=factor * choice.ridge)
+
+
+def _sample(rows: Rows, labels: Labels, size: int) -> tuple[Rows, Labels]:
+    """Return at most ``size`` evenly spaced examples."""
+    if rows.shape[0] <= size:
+        return rows, labels
+    some = evenly(rows.shape[0], size)
+    known = None if labels.known is None else labels.known[some]
+    return rows[some], Labels(labels.Y[some], known)
+
+
+def _candidates(
+    rows: Rows, scale: str | None, lift: str | None, lift_size: int, seed: int
+) -> Iterator[tuple[Choice, Matrix]]:
+    """Yield what may be chosen with its kernel matrix, the simpler ones first."""
+    # Sparse rows are neither standardised nor lifted unless asked: both would fill them in.  Their
+    # lengths, which tell long from short texts and little else, may be taken out.
+    sparse = sp.issparse(rows)
+    scales = (scale,) if scale != "auto" else (None, "unit") if sparse else (None, "standard")
+    kind = lift if lift != "auto" else None if sparse else "kernel"
+    linear = [(Choice(one), _inner(rows, Choice(one), lift_size, seed)) for one in scales]
+    squares = [squared_distances(K) for _, K in linear]
+    medians = [_median(one) for one in squares]
+    if lift in (None, "auto") or not any(medians):
+        yield from linear
+    if kind is None:
+        return
+    for one, distance, median in zip(scales, squares, medians, strict=True):
+        for factor in BANDWIDTHS if median > 0 else ():
+            candidate = Choice(one, kind, factor * median**0.5)
+            if kind == "kernel":
+                yield candidate, np.exp(distance / (-2 * candidate.bandwidth**2))
+            else:  # by the features it really has, which are random and may be few
+                yield candidate, _inner(rows, candidate, lift_size, seed)
+
+
+def _inner(rows: Rows, candidate: Choice, lift_size: int, seed: int) -> Matrix:
+    X = features(rows, candidate, lift_size, seed, keep=True)[0].X.astype(np.float64)
+    K = X @ X.T
+    return np.asarray(K.toarray() if sp.issparse(K) else K)
+
+
+def _median(distances: Matrix) -> float:
+    pairs = distances[np.triu_indices(len(distances), 1)]
+    return float(np.median(pairs)) if len(pairs) else 0.0
+
+
+class Smoother:
+    """Ridge regression of centred targets T (n, q) on features with centred kernel matrix K."""
+
+    def __init__(self, K: Matrix, T: Matrix) -> None:
+        values, self._U = scipy.linalg.eigh(K, driver="evd")
+        self._values = np.maximum(values, 0)
+        self._T, self._C = T, self._U.T @ T
+
+    @cached_property
+    def ridge(self) -> float:
+        """The strength of least generalised cross-validation error."""
+        ridges = ridge_grid(float(self._values.sum()))
+        return validated_ridge(self._values, (self._C**2).sum(axis=1), 0.0, len(self._T), ridges)
+
+    def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
+        """Return H, the fitted values, and the left-out predictions of all examples."""
+        shrink = self._values / (self._values + max(ridge, 1e-300))
+        H = (self._U * shrink) @ self._U.T + 1 / len(self._T)
+        fitted = self._U @ (shrink[:, None] * self._C)
+        own = np.minimum(np.diag(H), 1 - 1e-6)
+        return H, fitted, self._T - (self._T - fitted) / (1 - own)[:, None]
+
+    def left_out_distances(self, ridge: float) -> Matrix:
+        """Return how far example i, left out, is from the others, squared, up to a term of row i.
+
+        ‖F_j − H_jiE_i − L_i‖² with E = T − L, less ‖L_i‖².
+        """
+        H, F, L = self.fitted(ridge)
+        E = self._T - L
+        out: Matrix = (L * E).sum(axis=1)[:, None] - E @ F.T
+        out += 0.5 * (E * E).sum(axis=1)[:, None] * H
+        out *= H
+        out -= L @ F.T
+        out *= 2
+        out += (F * F).sum(axis=1)
+        np.fill_diagonal(out, np.inf)
+        return out
+
+
+def _judge(
+    distances: Matrix, labels: Labels, n_neighbors: int, threshold: float
+) -> tuple[float, int]:
+    """Return what the votes at these distances fall short of a micro-F1 of 1, and their error.
+
+    The error is k² times the squared one, a whole number: candidates whose votes agree are
+    equal, whatever was rounded on the way.
+    """
+    k = min(n_neighbors, len(distances) - 1)
+    near = np.argpartition(distances, k - 1, axis=1)[:, :k]
+    Y = labels.Y.astype(np.int64)
+    votes = Y[near].sum(axis=1)
+    gaps, chosen = votes - k * Y, votes >= k * (threshold - PRIOR)
+    if labels.known is not None:
+        gaps, chosen, Y = gaps * labels.known, chosen & labels.known, Y * labels.known
+    right, all_of_both = int((chosen & (Y > 0)).sum()), int(chosen.sum() + Y.sum())
+    return 1 - 2 * right / max(all_of_both, 1), int((gaps**2).sum())
+
+
+def ridge_grid(trace: float) -> Matrix:
+    """Return candidate ridges, relative to the total variance of the features."""
+    grid: Matrix = (trace or 1.0) * 10.0 ** np.arange(-8, 0.51, 0.25)
+    return grid
+
+
+def validated_ridge(values: Matrix, energy: Matrix, rest: float, n: int, ridges: Matrix) -> float:
+    """Return the ridge of least generalised cross-validation error, n‖(I − H)T‖²/(n − tr H)².
+
+    Parameters
+    ----------
+    values : eigenvalues of the centred kernel matrix
+    energy : ‖u_kᵀT‖² of its eigenvectors u_k
+    rest : what of ‖T‖² lies outside of all u_k
+    n : number of examples
+    ridges : candidate strengths
+    """
+    left = ridges[:, None] / (values + ridges[:, None])  # share of a direction that is not fitted
+    freedom = n - 1 - (1 - left).sum(axis=1)
+    errors = (rest + left**2 @ energy) / np.maximum(freedom, 1e-9 * n) ** 2
+    # Near interpolation both sides of the fraction vanish and it says nothing.
+    errors[freedom < INTERPOLATION * n] = np.inf
+    return float(ridges[np.argmin(errors)]) if np.isfinite(errors).any() else float(ridges[-1])
+
+
+def _ridge_of_all(rows: Rows, labels: Labels, choice: Choice, lift_size: int, seed: int) -> float:
+    """Return the ridge of least validation error on the very features that P is fitted on."""
+    if min(rows.shape) > RIDGE_SAMPLE:
+        rows, labels = _sample(rows, labels, RIDGE_SAMPLE)
+    T, _ = targets(labels)
+    X = features(rows, choice, lift_size, seed)[0]
+    inner, right = X.equations(T)
+    values, U = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True)
+    values = np.maximum(values, 0.0)
+    if X.primal:
+        energy = ((U.T @ right) ** 2).sum(axis=1)
+        energy /= np.maximum(values, 1e-12 * values[-1] + 1e-300)
+    else:
+        energy = ((U.T @ (T - T.mean(axis=0))) ** 2).sum(axis=1)
+    rest = max(float((T**2).sum() - energy.sum()), 0.0)
+    return validated_ridge(values, energy, rest, X.shape[0], ridge_grid(float(values.sum())))
