@@ -40,7 +40,10 @@ def test_the_grid_holds_the_papers_comparison():
     cells = [cell for cell in grid() if cell.part == "holdout"]
     assert {cell.dataset for cell in cells} == {i.name for i in data.DATASETS.values() if i.paper}
     assert {cell.fold for cell in cells} == set(range(5))
-    assert len(cells) == 8 * 5 * len({cell.method for cell in cells})
+    dense = {cell.dataset for cell in cells if cell.method == "fourier"}
+    assert dense == {"emotions", "cal500", "image", "scene"}
+    methods = {cell.method for cell in cells} - {"fourier"}
+    assert len(cells) == 5 * (8 * len(methods) + len(dense))
 
 
 def test_keys_tell_all_cells_apart():
@@ -282,7 +285,18 @@ def test_a_holdout_cell_is_one_fold_of_evaluate_holdout(home):
         assert result["counts"] == whole.folds[fold].counts
 
 
-@pytest.mark.parametrize("part", ["datasets", "splits", "prequential", "labels", "bound"])
+def test_a_repeat_is_one_repeat_of_evaluate_holdout(home):
+    found = data.load("emotions", data_home=home)
+    whole = evaluate.holdout(plan.models.KNN(), found.X, found.Y, repeats=3, scores=False)
+    result = work._repeats(Cell("repeats", "emotions", "knn", 2), str(home))
+    expected = [fold.measures for fold in whole.folds if fold.repeat == 2]
+    for measure, values in result.items():
+        np.testing.assert_allclose(values, [fold[measure] for fold in expected], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "part", ["datasets", "repeats", "splits", "prequential", "labels", "bound"]
+)
 def test_every_part_gives_a_record_that_is_json(home, part):
     name = "medical" if part == "prequential" else "emotions"
     cell = next(c for c in grid() if (c.part, c.dataset) == (part, name) and c.method != "ml-knn")

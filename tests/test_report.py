@@ -55,6 +55,36 @@ def write(folder, results):
         (folder / f"{part}.jsonl").write_text(lines)
 
 
+def repeat_of(method, again, values):
+    result = dict.fromkeys(counted.MEASURES, values) | {"hamming_loss": [1 - v for v in values]}
+    return record("repeats", "emotions", method, result, again)
+
+
+def test_repeats_are_joined_with_the_holdout_and_compared_one_by_one():
+    results = made_of(
+        *(
+            fold_of("emotions", m, f, wrong)
+            for m, wrong in (("oml", 1), ("knn", 2))
+            for f in (0, 1)
+        ),
+        repeat_of("oml", 1, [0.4, 0.6]),
+        repeat_of("knn", 1, [0.3, 0.8]),  # this time kNN is better
+    )
+    ours, theirs = (results.repeats["emotions", m]["micro_f1"] for m in ("oml", "knn"))
+    np.testing.assert_allclose(ours[1:], 0.5)
+    np.testing.assert_allclose(theirs[1:], 0.55)
+    assert ours[0] == results.holdout["emotions", "oml"]["micro_f1"].mean()
+    table = report.make_tables(results)["repeats"]
+    (row,) = table.rows
+    assert row[0] == "emotions"
+    assert not any("**" in cell for cell in row)
+    assert f"({counted.as_text(theirs.mean())})" in row[table.head.index("micro-F1")]
+    always = made_of(
+        *results.part("holdout"), repeat_of("oml", 1, [0.9]), repeat_of("knn", 1, [0.1])
+    )
+    assert "4 cells" in report.make_tables(always)["repeats"].note
+
+
 # ---------------------------------------------------------------------- names on both sides
 def test_names_of_the_report_are_those_of_the_experiments():
     assert counted.PAPER_DATA == experiments.PAPER_DATA

@@ -23,17 +23,19 @@ __all__ = [
 ]
 
 FOLDS = 5
+REPEATS = 10  # of the five folds, for those who want to know what luck does
 INIT = 0.2  # share of the training part that is the initial block
 FADING = 0.995  # of published prequential comparisons
 CHECKPOINTS = 50  # of a prequential curve
 STEP_MIN, STEP_MAX = 1e-5, 1e5  # the paper's m and M
 
-PARTS = ("datasets", "holdout", "splits", "prequential", "labels", "bound", "scaling")
+PARTS = ("datasets", "holdout", "repeats", "splits", "prequential", "labels", "bound", "scaling")
 # In the order of the paper's figures.
 PAPER_DATA = (
     *("corel5k", "enron", "medical", "emotions"),
     *("cal500", "image", "scene", "slashdot"),
 )
+DENSE_DATA = ("emotions", "cal500", "image", "scene")
 STREAMS = ("mediamill", "corel5k", "enron", "medical", "cal500", "scene", "slashdot")
 QUICK_DATA = ("medical", "emotions")
 
@@ -98,6 +100,7 @@ BASELINES = (
 # Each switches off one ingredient of OML alone.
 ABLATION = (
     Method("no-lift", "no lift", "OML", (("lift", None),)),
+    Method("fourier", "random features for the kernel", "OML", (("lift", "fourier"),)),
     Method("no-scale", "no scaling", "OML", (("scale", None),)),
     Method("first-p", "P from the first block", "OML", (("projection", "first"),), None, True),
     Method("no-learning", "V = I, no learning", "OML", (("step_min", 0.0), ("step_max", 0.0))),
@@ -148,6 +151,7 @@ _SCALING_METHODS = (
 METHODS: dict[str, dict[str, Method]] = {
     "datasets": {},
     "holdout": {m.name: m for m in (*BASELINES, *ABLATION)},
+    "repeats": {m.name: m for m in BASELINES if m.name in ("oml", "knn", "knn-standard")},
     "splits": {m.name: m for m in _SPLIT_METHODS},
     "prequential": {m.name: m for m in _STREAM_METHODS},
     "labels": {"oml": BASELINES[0]},
@@ -208,12 +212,13 @@ class Cell:
         info = data.DATASETS[self.dataset]
         if self.part == "prequential":
             return 4e-3 * info.n + 5e-10 * info.n**2 * (info.p + info.q)
-        return 1.5e-6 * info.n * (info.p + info.q)
+        return 1.5e-6 * info.n * (info.p + info.q) * (FOLDS if self.part == "repeats" else 1)
 
 
 _PROTOCOLS: dict[str, Any] = {
     "datasets": 1,
     "holdout": {"folds": FOLDS, "init": INIT, "seed": 0, "chunk": 256},
+    "repeats": {"folds": FOLDS, "init": INIT, "seed": 0, "chunk": 256},
     "splits": {"init": 0, "chunk": 256, "order": "file for kNN, else shuffled"},
     "prequential": {"fading": FADING, "checkpoints": CHECKPOINTS},
     "labels": {"order": "shuffled", "most": 30},
@@ -227,8 +232,8 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
 
     Examples
     --------
-    >>> len([cell for cell in grid() if cell.part == "holdout"])  # 8 data sets, 18 methods, 5 folds
-    720
+    >>> sum(cell.part == "holdout" for cell in grid())  # (8 x 18 + 4) x 5 folds
+    740
     >>> set(grid(quick=True)) < set(grid())
     True
     """
@@ -237,7 +242,12 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
     ]
     for name in PAPER_DATA:
         for method in METHODS["holdout"]:
+            if method == "fourier" and name not in DENSE_DATA:
+                continue  # sparse rows are not lifted in the first place
             cells += [Cell("holdout", name, method, fold) for fold in range(FOLDS)]
+    for name in PAPER_DATA:  # the first of the repeats is the hold-out itself
+        for method in METHODS["repeats"]:
+            cells += [Cell("repeats", name, method, again) for again in range(1, REPEATS)]
     for name, (L, n0) in SPLITS.items():
         for reverse in (False, True) if name == "medical" else (False,):
             setting = (("larger_first", reverse),)
@@ -271,4 +281,6 @@ def _is_quick(cell: Cell) -> bool:
     if cell.part == "scaling":
         setting = dict(cell.setting)
         return bool(setting["axis"] == "n" and setting["n"] <= 4000)
+    if cell.part == "repeats":
+        return False
     return cell.dataset in QUICK_DATA and (cell.part == "splits" or cell.fold < 2)

@@ -31,6 +31,8 @@ __all__ = ["RUNNERS", "load", "run_cell"]
 
 Vector = npt.NDArray[np.float64]
 
+KEPT = ("micro_f1", "macro_f1", "example_f1", "hamming_loss")
+
 
 @lru_cache(maxsize=2)
 def load(name: str, home: str | None) -> data.Dataset:
@@ -58,8 +60,8 @@ def _datasets(cell: Cell, home: str | None) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def _folds(name: str, home: str | None) -> npt.NDArray[np.int64]:
-    return evaluate.iterative_folds(load(name, home).Y, FOLDS, (0, 0))
+def _folds(name: str, home: str | None, again: int) -> npt.NDArray[np.int64]:
+    return evaluate.iterative_folds(load(name, home).Y, FOLDS, (0, again))
 
 
 def _standardised(X: Any, train: npt.NDArray[np.int64]) -> Any:
@@ -76,29 +78,36 @@ def _standardised(X: Any, train: npt.NDArray[np.int64]) -> Any:
 
 
 def _tested(
-    cell: Cell, X: Any, Y: Any, train: Any, test: Any, init: float, k_fold: int = 0
-) -> dict[str, Any]:
+    cell: Cell, X: Any, Y: Any, train: Any, test: Any, init: float, seed: int, **numbers: int
+) -> evaluate.Fold:
     method = METHODS[cell.part][cell.method]
     if method.standardise:
         X = _standardised(X, train)
-    fold = evaluate.train_test(
-        lambda n_init: method.make(n_init, cell.fold),
+    return evaluate.train_test(
+        lambda n_init: method.make(n_init, seed),
         *(X, Y, train, test),
         init=init,
         scores=False,
-        fold=k_fold,
+        **numbers,
     )
-    return asdict(fold)
+
+
+def _one_fold(cell: Cell, home: str | None, again: int, fold: int) -> evaluate.Fold:
+    # The same rows, in the same order, as `evaluate.holdout(..., folds=5, repeats=…, seed=0)`.
+    found, fold_of = load(cell.dataset, home), _folds(cell.dataset, home, again)
+    train = np.random.default_rng((0, again, fold)).permutation(np.flatnonzero(fold_of != fold))
+    test = np.flatnonzero(fold_of == fold)
+    return _tested(cell, found.X, found.Y, train, test, INIT, fold, repeat=again, fold=fold)
 
 
 def _holdout(cell: Cell, home: str | None) -> dict[str, Any]:
-    # The same rows, in the same order, as `evaluate.holdout(..., folds=5, seed=0)`.
-    found, fold_of = load(cell.dataset, home), _folds(cell.dataset, home)
-    train = np.random.default_rng((0, 0, cell.fold)).permutation(
-        np.flatnonzero(fold_of != cell.fold)
-    )
-    test = np.flatnonzero(fold_of == cell.fold)
-    return _tested(cell, found.X, found.Y, train, test, INIT, cell.fold)
+    return asdict(_one_fold(cell, home, 0, cell.fold))
+
+
+def _repeats(cell: Cell, home: str | None) -> dict[str, Any]:
+    """Run all folds of another division of the data; the sums of their labels are not kept."""
+    measures = [_one_fold(cell, home, cell.fold, fold).measures for fold in range(FOLDS)]
+    return {name: [round(fold[name], 6) for fold in measures] for name in KEPT}
 
 
 def _splits(cell: Cell, home: str | None) -> dict[str, Any]:
@@ -109,7 +118,7 @@ def _splits(cell: Cell, home: str | None) -> dict[str, Any]:
         first, last = last, first
     if cell.method != "knn":  # for which file order decides among equally near items
         first = np.random.default_rng(cell.fold).permutation(first)
-    return _tested(cell, found.X, found.Y, first, last, 0)
+    return asdict(_tested(cell, found.X, found.Y, first, last, 0, cell.fold))
 
 
 def _prequential(cell: Cell, home: str | None) -> dict[str, Any]:
@@ -123,7 +132,6 @@ def _prequential(cell: Cell, home: str | None) -> dict[str, Any]:
         fading=FADING,
         scores=False,
     )
-    kept = ("micro_f1", "macro_f1", "example_f1", "hamming_loss")
     return {
         "n_items": course.n_items,
         "counts": course.counts,
@@ -133,9 +141,9 @@ def _prequential(cell: Cell, home: str | None) -> dict[str, Any]:
         "window": max(1, n // 10),
         "curve": {
             "n_items": [point.n_items for point in course.curve],
-            "recent": {m: [round(point.recent[m], 5) for point in course.curve] for m in kept},
+            "recent": {m: [round(point.recent[m], 5) for point in course.curve] for m in KEPT},
             "cumulative": {
-                m: [round(point.cumulative[m], 5) for point in course.curve] for m in kept
+                m: [round(point.cumulative[m], 5) for point in course.curve] for m in KEPT
             },
         },
     }
@@ -217,6 +225,7 @@ def _time(method: Method, stream: data.Dataset, n: int, d: int) -> tuple[float, 
 RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "datasets": _datasets,
     "holdout": _holdout,
+    "repeats": _repeats,
     "splits": _splits,
     "prequential": _prequential,
     "labels": _labels,

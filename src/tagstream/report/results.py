@@ -38,7 +38,7 @@ OLANSGD = ("olansgd", "olansgd-top")
 MAIN = ("oml", "oml-published", "oml-printed", *KNN, "ml-knn", *ELM, *OLANSGD)
 BARS = ("oml", "oml-published", *KNN, "osml-elm", *OLANSGD)
 ABLATION = (
-    *("no-lift", "no-scale", "first-p", "no-learning"),
+    *("no-lift", "fourier", "no-scale", "first-p", "no-learning"),
     *("no-cap", "input-neighbor", "cubic", "random-v"),
 )
 
@@ -99,6 +99,23 @@ class Results:
         return {
             cell: {m: np.array([by_fold[f][m] for f in sorted(by_fold)]) for m in MEASURES}
             for cell, by_fold in folds.items()
+        }
+
+    @cached_property
+    def repeats(self) -> dict[tuple[str, str], dict[str, Values]]:
+        """Means over the folds, of the hold-out and of each of its repeats."""
+        made: dict[tuple[str, str], dict[str, list[Any]]] = {}
+        for record in self.part("repeats"):
+            cell = record["dataset"], record["method"]
+            if cell not in self.holdout:
+                continue
+            before = made.setdefault(
+                cell, {m: [values.mean()] for m, values in self.holdout[cell].items()}
+            )
+            for measure, values in record["result"].items():
+                before[measure].append(np.mean(values))
+        return {
+            cell: {m: np.array(values) for m, values in some.items()} for cell, some in made.items()
         }
 
     @cached_property
