@@ -98,7 +98,7 @@ def _peak() -> float:
 
 def run(quick: bool) -> Section:
     n, n_sparse = (5000, 2000) if quick else (50_000, 200_000)
-    OML(lift="fourier", random_state=0).fit(*_few())  # compile, so that only data is traced
+    OML(lift="kernel", random_state=0).fit(*_few())  # compile, so that only data is traced
     KNN().fit(*_few())
     rows = []
     for p, q in ((100, 14), (294, 5)):

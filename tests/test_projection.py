@@ -22,7 +22,7 @@ from tagstream.projection import (
     next_fit,
     ridge,
 )
-from tagstream.projection.choice import FACTORS, Smoother
+from tagstream.projection.choice import FACTORS, Smoother, Votes
 from tagstream.projection.features import features
 
 
@@ -177,6 +177,36 @@ def test_a_lift_is_taken_where_a_line_cannot_tell_and_only_if_allowed():
     assert auto(X, Y, lift=None).lift is None
     for asked in ("kernel", "fourier"):
         assert auto(*draw(6, 80, 6, 3), lift=asked).lift == asked
+
+
+def test_beyond_the_sample_a_lift_must_be_better_by_more_than_chance():
+    # Where a line is as good as any curve, luck alone decides, on each stream anew.
+    drawn = [draw(seed, 200, 5, 3) for seed in range(70, 85)]
+    free = [auto(X, Y, lift="auto", scale="standard").lift for X, Y in drawn]
+    careful = [auto(X, Y, lift="auto", scale="standard", sample=199).lift for X, Y in drawn]
+    assert free.count("kernel") > 2 * careful.count("kernel")
+    assert auto(*ring(5, 150), lift="auto", sample=149).lift == "kernel"
+
+
+def test_the_caution_is_measured_in_standard_errors_of_the_difference():
+    X, Y = draw(87, 300, 4, 5, noise=1.0)
+    distances = [smoother(X, Y).left_out_distances(rho) for rho in (1.0, 3e3)]
+    votes = [Votes.of(one, Labels(Y, None), 10, 0.5) for one in distances]
+    told = [Y[np.argsort(one, axis=1)[:, :10]].mean(axis=1) >= 0.5 for one in distances]
+
+    def f1(predictions, some=slice(None)):
+        return f1_score(Y[some], predictions[some], average="micro")
+
+    assert [one.f1 for one in votes] == pytest.approx([f1(one) for one in told])
+    # Draw examples again and again: so widely does the difference spread.
+    rng = np.random.default_rng(86)
+    drawn = (rng.integers(300, size=300) for _ in range(400))
+    spread = np.std([f1(told[0], some) - f1(told[1], some) for some in drawn])
+    lead = f1(told[1]) - f1(told[0])
+    better, worse = (votes[1], votes[0]) if lead > 0 else (votes[0], votes[1])
+    assert better.better_than(worse, 0.8 * abs(lead) / spread)
+    assert not better.better_than(worse, 1.25 * abs(lead) / spread)
+    assert not worse.better_than(better, 0.0)
 
 
 def test_features_are_standardised_where_it_helps_and_only_if_allowed():

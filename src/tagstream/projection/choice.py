@@ -12,7 +12,7 @@ is a closed form for what the neighbours of i would vote for had i never been se
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +35,7 @@ SAMPLE = 512  # examples on which choices are made: their cost stays constant
 RIDGE_SAMPLE = 1500  # the same for the ridge alone
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (1.0, 10**0.5, 10**-0.5, 10.0)  # of the ridge
+CAUTION = 1.0  # standard errors by which a lift of many examples has to be better
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 
 
@@ -55,28 +56,31 @@ def choose(
 
     A candidate first gets the ridge of least squared error.  The best candidate is that whose
     left-out votes have the highest micro-F1, since what is regressed is not what is wanted in
-    the end; and its ridge is then changed if that makes the votes better still.
+    the end; and its ridge is then changed if that makes the votes better still.  Beyond the
+    sample a lift takes time, and has to be better by more than chance explains.
     """
     few, few_labels = _sample(rows, labels, sample)
     T, _ = targets(few_labels)
     strength = None if ridge == "auto" else float(ridge)
 
-    def judge(smoother: Smoother, rho: float) -> tuple[float, int]:
+    def judge(smoother: Smoother, rho: float) -> Votes:
         distances = smoother.left_out_distances(rho)
-        return _judge(distances, few_labels, n_neighbors, threshold)
+        return Votes.of(distances, few_labels, n_neighbors, threshold)
 
-    best: tuple[tuple[float, int], Choice, Smoother] | None = None
+    best: dict[bool, tuple[Votes, Choice, Smoother]] = {}  # without a lift, and with one
     for candidate, K in _candidates(few, scale, lift, lift_size, seed):
         smoother = Smoother(centre(K), T)
         candidate = replace(candidate, ridge=smoother.ridge if strength is None else strength)
-        found = judge(smoother, candidate.ridge)
-        if best is None or found < best[0]:  # the first, and simplest, of equals
-            best = found, candidate, smoother
-    assert best is not None
-    _, choice, smoother = best
+        votes, lifted = judge(smoother, candidate.ridge), candidate.lift is not None
+        if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
+            best[lifted] = votes, candidate, smoother
+    _, choice, smoother = best[False] if False in best else best[True]
+    caution = CAUTION if rows.shape[0] > sample else 0.0
+    if len(best) == 2 and best[True][0].better_than(best[False][0], caution):
+        _, choice, smoother = best[True]
     if strength is not None:
         return choice
-    factor = min(FACTORS, key=lambda one: judge(smoother, one * choice.ridge))
+    factor = min(FACTORS, key=lambda one: judge(smoother, one * choice.ridge).rank)
     if rows.shape[0] > sample:
         choice = replace(choice, ridge=_ridge_of_all(rows, labels, choice, lift_size, seed))
     return replace(choice, ridge=factor * choice.ridge)
@@ -166,23 +170,37 @@ class Smoother:
         return out
 
 
-def _judge(
-    distances: Matrix, labels: Labels, n_neighbors: int, threshold: float
-) -> tuple[float, int]:
-    """Return what the votes at these distances fall short of a micro-F1 of 1, and their error.
+@dataclass(frozen=True)
+class Votes:
+    """How good the votes for left-out examples are."""
 
-    The error is k² times the squared one, a whole number: candidates whose votes agree are
-    equal, whatever was rounded on the way.
-    """
-    k = min(n_neighbors, len(distances) - 1)
-    near = np.argpartition(distances, k - 1, axis=1)[:, :k]
-    Y = labels.Y.astype(np.int64)
-    votes = Y[near].sum(axis=1)
-    gaps, chosen = votes - k * Y, votes >= k * (threshold - PRIOR)
-    if labels.known is not None:
-        gaps, chosen, Y = gaps * labels.known, chosen & labels.known, Y * labels.known
-    right, all_of_both = int((chosen & (Y > 0)).sum()), int(chosen.sum() + Y.sum())
-    return 1 - 2 * right / max(all_of_both, 1), int((gaps**2).sum())
+    f1: float  # micro-F1 of the predictions
+    error: int  # k² times the squared error: a whole number, so that equal means equal
+    shares: Matrix  # (n,): what each example adds to F1, in the mean nothing
+
+    @classmethod
+    def of(cls, distances: Matrix, labels: Labels, n_neighbors: int, threshold: float) -> Votes:
+        """Let the nearest neighbours of each example vote."""
+        k = min(n_neighbors, len(distances) - 1)
+        near = np.argpartition(distances, k - 1, axis=1)[:, :k]
+        Y = labels.Y.astype(np.int64)
+        votes = Y[near].sum(axis=1)
+        gaps, chosen = votes - k * Y, votes >= k * (threshold - PRIOR)
+        if labels.known is not None:
+            gaps, chosen, Y = gaps * labels.known, chosen & labels.known, Y * labels.known
+        right, both = 2 * (chosen & (Y > 0)).sum(axis=1), chosen.sum(axis=1) + Y.sum(axis=1)
+        f1 = float(right.sum() / max(both.sum(), 1))
+        return cls(f1, int((gaps**2).sum()), (right - f1 * both) / max(both.sum(), 1))
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Smaller is better."""
+        return -self.f1, self.error
+
+    def better_than(self, others: Votes, caution: float) -> bool:
+        """Whether F1 is higher by more than so many standard errors of the difference."""
+        noise = float(np.sqrt(((self.shares - others.shares) ** 2).sum()))
+        return self.f1 - others.f1 > caution * noise
 
 
 def ridge_grid(trace: float) -> Matrix:
