@@ -35,7 +35,7 @@ SAMPLE = 512  # examples on which choices are made: their cost stays constant
 RIDGE_SAMPLE = 1500  # the same for the ridge alone
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (1.0, 10**0.5, 10**-0.5, 10.0)  # of the ridge
-CAUTION = 1.0  # standard errors by which a lift of many examples has to be better
+CAUTION = 0.5  # standard errors by which a lift of many examples has to be better
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 
 

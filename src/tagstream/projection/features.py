@@ -81,7 +81,9 @@ class Lift:
             out *= np.float32(np.sqrt(2 / len(self.b)))
             return out
         out -= _half_squares(scaled)[:, None]
-        np.minimum(out, 0, out=out)  # what rounding left of a distance of zero
+        # No more than 1 where rounding left something of a distance of zero; and nothing so small
+        # that processors take long over it.
+        np.clip(out, -80, 0, out=out)
         return np.exp(out, out=out)
 
     @property
