@@ -184,15 +184,14 @@ def test_beyond_the_sample_a_lift_must_be_better_by_more_than_chance(monkeypatch
     # Where a line is as good as any curve, luck alone decides, on each stream anew.
     drawn = [draw(seed, 200, 5, 3) for seed in range(70, 90)]
 
-    def lifts(sample):
+    def lifts(caution, sample):
+        monkeypatch.setattr(choice, "CAUTION", caution)
         made = [auto(X, Y, lift="auto", scale="standard", sample=sample) for X, Y in drawn]
         return sum(one.lift is not None for one in made)
 
-    free, careful = lifts(200), lifts(199)
-    monkeypatch.setattr(choice, "CAUTION", 3.0)
-    assert free > careful > lifts(199) == 0
-    assert lifts(200) == free
-    assert auto(*ring(5, 150), lift="auto", sample=149).lift == "kernel"
+    assert lifts(0.0, 50) > lifts(0.25, 50) > lifts(2.0, 50) == 0
+    assert lifts(2.0, 200) == lifts(0.0, 200) > 0
+    assert auto(*ring(5, 150), lift="auto", sample=75).lift == "kernel"
 
 
 def test_the_caution_is_measured_in_standard_errors_of_the_difference():

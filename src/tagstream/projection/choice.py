@@ -11,6 +11,7 @@ is a closed form for what the neighbours of i would vote for had i never been se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,7 +36,7 @@ SAMPLE = 512  # examples on which choices are made: their cost stays constant
 RIDGE_SAMPLE = 1500  # the same for the ridge alone
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (1.0, 10**0.5, 10**-0.5, 10.0)  # of the ridge
-CAUTION = 0.5  # standard errors by which a lift of many examples has to be better
+CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling of the sample
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 
 
@@ -56,8 +57,9 @@ def choose(
 
     A candidate first gets the ridge of least squared error.  The best candidate is that whose
     left-out votes have the highest micro-F1, since what is regressed is not what is wanted in
-    the end; and its ridge is then changed if that makes the votes better still.  Beyond the
-    sample a lift takes time, and has to be better by more than chance explains.
+    the end; and its ridge is then changed if that makes the votes better still.  With every
+    doubling beyond the sample a lift takes more time, and luck has had another try: it has to be
+    the better by so much more.
     """
     few, few_labels = _sample(rows, labels, sample)
     T, _ = targets(few_labels)
@@ -75,7 +77,7 @@ def choose(
         if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
             best[lifted] = votes, candidate, smoother
     _, choice, smoother = best[False] if False in best else best[True]
-    caution = CAUTION if rows.shape[0] > sample else 0.0
+    caution = CAUTION * max(0.0, math.log2(rows.shape[0] / sample))
     if len(best) == 2 and best[True][0].better_than(best[False][0], caution):
         _, choice, smoother = best[True]
     if strength is not None:
