@@ -152,7 +152,7 @@ def fit(
     if columns is not None and start is not None and start.columns is not None:
         guess = start.P[start._row_of[columns]] * deviation[:, None]
     P, shift = _solve(X, T, labels.known, choice.ridge, guess)
-    P = X.original(P)
+    P = np.ascontiguousarray(X.original(P))  # in the one order that kernels are compiled for
     c = mean + shift - X.mean @ P
     unit = choice.scale == "unit"
     if lift is not None:
