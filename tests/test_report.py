@@ -85,6 +85,14 @@ def test_repeats_are_joined_with_the_holdout_and_compared_one_by_one():
     assert "4 cells" in report.make_tables(always)["repeats"].note
 
 
+def test_the_first_fold_is_counted_alone():
+    wrong = {("oml", 0): 3, ("knn", 0): 2, ("oml", 1): 0, ("knn", 1): 9}  # worse, then far better
+    results = made_of(*(fold_of("emotions", m, f, n) for (m, f), n in wrong.items()))
+    made = report.make_tables(results)
+    assert "better than kNN in 4 of 4" in made["verdict_knn"]
+    assert "in 0 of 4 cells, not in: emotions macro-F1" in made["verdict_unseen"]
+
+
 # ---------------------------------------------------------------------- names on both sides
 def test_names_of_the_report_are_those_of_the_experiments():
     assert counted.PAPER_DATA == experiments.PAPER_DATA

@@ -169,8 +169,8 @@ class _Section(NamedTuple):
 
 
 _SECTIONS = (
-    _Section("claims", "The paper's claims", ("verdict_knn", "verdict_competitors",
-             "verdict_comparable"), ("scoreboard",), ("claims", "repeats")),
+    _Section("claims", "The paper's claims", ("verdict_knn", "verdict_unseen",
+             "verdict_competitors", "verdict_comparable"), ("scoreboard",), ("claims", "repeats")),
     _Section("figures", "Figures 1 to 8", (), tuple(f"figure-{k}" for k in range(1, 9)),
              tuple(MEASURES)),
     _Section("ablation", "What each ingredient does", ("verdict_ablation",), ("ablation",),

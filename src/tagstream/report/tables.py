@@ -597,6 +597,13 @@ def _verdicts(results: Results) -> dict[str, str]:
         f"{raw.total} cells, and better than the better of kNN on raw and on standardised "
         f"features in {better.cells}" + (f", not in: {lost}." if lost else ".")
     )
+    first = Results({"holdout": [r for r in results.part("holdout") if r["fold"] == 0]})
+    unseen = count_wins(first, "oml", KNN)
+    lost = ", ".join(f"{name} {MEASURES[m]}" for name, m in unseen.lost)
+    made["verdict_unseen"] = (
+        f"On the test part of the first fold alone `OML()` is better than the better kNN in "
+        f"{unseen.cells} of {unseen.total} cells" + (f", not in: {lost}." if lost else ".")
+    )
     elm, elm_best = (count_wins(results, "oml", rivals) for rivals in (("osml-elm",), ELM))
     ola, ola_best = (count_wins(results, "oml", rivals) for rivals in (("olansgd",), OLANSGD))
     old = [count_wins(results, "oml-published", (rival,)) for rival in ("osml-elm", "olansgd")]
