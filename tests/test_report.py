@@ -74,6 +74,8 @@ def test_repeats_are_joined_with_the_holdout_and_compared_one_by_one():
     np.testing.assert_allclose(ours[1:], 0.5)
     np.testing.assert_allclose(theirs[1:], 0.55)
     assert ours[0] == results.holdout["emotions", "oml"]["micro_f1"].mean()
+    late = made_of(*results.part("holdout"), repeat_of("oml", 2, [0.1]), repeat_of("oml", 1, [0.9]))
+    assert late.repeats["emotions", "oml"]["micro_f1"][1:].tolist() == [0.9, 0.1]  # as numbered
     table = report.make_tables(results)["repeats"]
     (row,) = table.rows
     assert row[0] == "emotions"

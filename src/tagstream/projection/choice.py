@@ -35,7 +35,7 @@ from tagstream.projection.features import (
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
 RIDGE_SAMPLE = 1500  # the same for the ridge alone
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
-FACTORS = (1.0, 10**0.5, 10**-0.5, 10.0)  # of the ridge
+FACTORS = (10**0.5, 10**-0.5, 10.0)  # by which the ridge may be changed
 CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling of the sample
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 
@@ -76,13 +76,17 @@ def choose(
         votes, lifted = judge(smoother, candidate.ridge), candidate.lift is not None
         if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
             best[lifted] = votes, candidate, smoother
-    _, choice, smoother = best[False] if False in best else best[True]
+    votes, choice, smoother = best[False] if False in best else best[True]
     caution = CAUTION * max(0.0, math.log2(rows.shape[0] / sample))
     if len(best) == 2 and best[True][0].better_than(best[False][0], caution):
-        _, choice, smoother = best[True]
+        votes, choice, smoother = best[True]
     if strength is not None:
         return choice
-    factor = min(FACTORS, key=lambda one: judge(smoother, one * choice.ridge).rank)
+    factor = 1.0
+    for other in FACTORS:
+        changed = judge(smoother, other * choice.ridge)
+        if changed.rank < votes.rank:
+            votes, factor = changed, other
     if rows.shape[0] > sample:
         choice = replace(choice, ridge=_ridge_of_all(rows, labels, choice, lift_size, seed))
     return replace(choice, ridge=factor * choice.ridge)
@@ -144,8 +148,7 @@ class Smoother:
     @cached_property
     def ridge(self) -> float:
         """The strength of least generalised cross-validation error."""
-        ridges = ridge_grid(float(self._values.sum()))
-        return validated_ridge(self._values, (self._C**2).sum(axis=1), 0.0, len(self._T), ridges)
+        return _validated_ridge(self._values, (self._C**2).sum(axis=1), 0.0, len(self._T))
 
     def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
         """Return H, the fitted values, and the left-out predictions of all examples."""
@@ -205,13 +208,7 @@ class Votes:
         return self.f1 - others.f1 > caution * noise
 
 
-def ridge_grid(trace: float) -> Matrix:
-    """Return candidate ridges, relative to the total variance of the features."""
-    grid: Matrix = (trace or 1.0) * 10.0 ** np.arange(-8, 0.51, 0.25)
-    return grid
-
-
-def validated_ridge(values: Matrix, energy: Matrix, rest: float, n: int, ridges: Matrix) -> float:
+def _validated_ridge(values: Matrix, energy: Matrix, rest: float, n: int) -> float:
     """Return the ridge of least generalised cross-validation error, n‖(I − H)T‖²/(n − tr H)².
 
     Parameters
@@ -220,8 +217,9 @@ def validated_ridge(values: Matrix, energy: Matrix, rest: float, n: int, ridges:
     energy : ‖u_kᵀT‖² of its eigenvectors u_k
     rest : what of ‖T‖² lies outside of all u_k
     n : number of examples
-    ridges : candidate strengths
     """
+    total = float(values.sum())  # variance of the features, to which strengths are relative
+    ridges = (total or 1.0) * 10.0 ** np.arange(-8, 0.51, 0.25)
     left = ridges[:, None] / (values + ridges[:, None])  # share of a direction that is not fitted
     freedom = n - 1 - (1 - left).sum(axis=1)
     errors = (rest + left**2 @ energy) / np.maximum(freedom, 1e-9 * n) ** 2
@@ -245,4 +243,4 @@ def _ridge_of_all(rows: Rows, labels: Labels, choice: Choice, lift_size: int, se
     else:
         energy = ((U.T @ (T - T.mean(axis=0))) ** 2).sum(axis=1)
     rest = max(float((T**2).sum() - energy.sum()), 0.0)
-    return validated_ridge(values, energy, rest, X.shape[0], ridge_grid(float(values.sum())))
+    return _validated_ridge(values, energy, rest, X.shape[0])

@@ -20,6 +20,8 @@ from tagstream.metrics import MultiLabelScores
 __all__ = ["MEASURES", "Results", "Wins", "count_wins"]
 
 Values = npt.NDArray[np.float64]
+# Measures of the folds, or repeats, of each data set and method.
+_Numbered = dict[tuple[str, str], dict[int, dict[str, float]]]
 
 MEASURES = {
     "macro_f1": "macro-F1",
@@ -92,31 +94,23 @@ class Results:
     @cached_property
     def holdout(self) -> dict[tuple[str, str], dict[str, Values]]:
         """Measures by (data set, method): one value per fold, in the order of the folds."""
-        folds: dict[tuple[str, str], dict[int, dict[str, float]]] = defaultdict(dict)
+        folds: _Numbered = defaultdict(dict)
         for record in self.part("holdout"):
             measures = measures_of(record["result"]["counts"])
             folds[record["dataset"], record["method"]][record["fold"]] = measures
-        return {
-            cell: {m: np.array([by_fold[f][m] for f in sorted(by_fold)]) for m in MEASURES}
-            for cell, by_fold in folds.items()
-        }
+        return _in_order(folds)
 
     @cached_property
     def repeats(self) -> dict[tuple[str, str], dict[str, Values]]:
-        """Means over the folds, of the hold-out and of each of its repeats."""
-        made: dict[tuple[str, str], dict[str, list[Any]]] = {}
+        """Means over the folds, of the hold-out and then of each of its repeats."""
+        means: _Numbered = defaultdict(dict)
         for record in self.part("repeats"):
             cell = record["dataset"], record["method"]
-            if cell not in self.holdout:
-                continue
-            before = made.setdefault(
-                cell, {m: [values.mean()] for m, values in self.holdout[cell].items()}
-            )
-            for measure, values in record["result"].items():
-                before[measure].append(np.mean(values))
-        return {
-            cell: {m: np.array(values) for m, values in some.items()} for cell, some in made.items()
-        }
+            if cell in self.holdout:
+                means[cell][0] = {m: float(v.mean()) for m, v in self.holdout[cell].items()}
+                mean = {m: float(np.mean(values)) for m, values in record["result"].items()}
+                means[cell][record["fold"]] = mean
+        return _in_order(means)
 
     @cached_property
     def titles(self) -> dict[str, str]:
@@ -140,6 +134,13 @@ class Results:
         return max(
             there, key=lambda m: sign * self.holdout[dataset, m][measure].mean(), default=None
         )
+
+
+def _in_order(numbered: _Numbered) -> dict[tuple[str, str], dict[str, Values]]:
+    return {
+        cell: {m: np.array([some[number][m] for number in sorted(some)]) for m in MEASURES}
+        for cell, some in numbered.items()
+    }
 
 
 def measures_of(counts: Mapping[str, Any]) -> dict[str, float]:
