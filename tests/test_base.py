@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from tagstream import KNN
-from tagstream.base import check_choice, check_number, check_rows
+from tagstream.checks import check_choice, check_number, check_rows
 
 X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 Y = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 1]])

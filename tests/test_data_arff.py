@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from tagstream.base import DataError
+from tagstream.checks import DataError
 from tagstream.data import Dataset, iter_arff, load, read_labels_xml
 from tagstream.data.arff import _RowReader
 from tagstream.data.dataset import concatenate

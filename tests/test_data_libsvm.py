@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tagstream.base import DataError
+from tagstream.checks import DataError
 from tagstream.data import iter_libsvm, load
 from tagstream.data.dataset import collect
 

@@ -17,7 +17,7 @@ import pytest
 from scipy import sparse
 
 import tagstream.data
-from tagstream.base import DataError
+from tagstream.checks import DataError
 from tagstream.data import DATASETS, DatasetInfo, RemoteFile, data_home, fetch, load
 
 PAPER = ["corel5k", "emotions", "enron", "medical", "cal500", "image", "scene", "slashdot"]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from tagstream.base import DataError
+from tagstream.checks import DataError
 from tagstream.data import (
     Dataset,
     Hashing,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import reference as slow
 from tagstream import memory
-from tagstream.base import Labels
+from tagstream.labels import Labels
 from tagstream.memory import DenseRows, Memory, SparseRows
 
 

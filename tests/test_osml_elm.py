@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from sklearn.metrics import f1_score, hamming_loss
 
 from checks import stream
-from tagstream.base import Labels
 from tagstream.data import load
+from tagstream.labels import Labels
 from tagstream.models.blocks import Block, Scaling, insert, regress, to_unit
 from tagstream.models.osml_elm import (
     OSMLELM,

@@ -24,7 +24,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tagstream import __version__, persist
-from tagstream.base import DataError, StreamClassifier, check_number
+from tagstream.base import StreamClassifier
+from tagstream.checks import DataError, check_number
 from tagstream.data import make_stream
 from tagstream.models import KNN, OLANSGD, OML, OSMLELM
 from tagstream.persist import inspect, load, load_with_extra, remove_leftovers, save

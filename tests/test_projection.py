@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import f1_score
 
 import reference as slow
-from tagstream.base import Labels
+from tagstream.labels import Labels
 from tagstream.projection import (
     LIFTS,
     Choice,

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tagstream.base import DataError
+    from tagstream.checks import DataError
     from tagstream.data import Dataset, load, make_stream
     from tagstream.evaluate import holdout, prequential
     from tagstream.metrics import MultiLabelScores
@@ -46,7 +46,7 @@ _HOMES = {
     "OLANSGD": "models.OLANSGD",
     "OML": "models.OML",
     "OSMLELM": "models.OSMLELM",
-    "DataError": "base.DataError",
+    "DataError": "checks.DataError",
     "Dataset": "data.Dataset",
     "MultiLabelScores": "metrics.MultiLabelScores",
     "holdout": "evaluate.holdout",

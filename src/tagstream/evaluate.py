@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.base import check_number
+from tagstream.checks import check_number
 from tagstream.folds import check_labels, iterative_folds
 from tagstream.metrics import MultiLabelScores
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.base import check_number
+from tagstream.checks import check_number
 
 __all__ = ["check_labels", "iterative_folds"]
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Bytes, Labels, Rows, expect, expect_indptr, expect_keys
+from tagstream.checks import Bytes, Rows, expect, expect_indptr, expect_keys
 from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
+from tagstream.labels import Labels
 
 __all__ = ["DenseRows", "Memory", "SparseRows"]
 

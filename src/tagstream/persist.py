@@ -37,7 +37,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import __version__
-from tagstream.base import DataError, StreamClassifier
+from tagstream.base import StreamClassifier
+from tagstream.checks import DataError
 
 __all__ = ["ModelInfo", "inspect", "load", "load_with_extra", "remove_leftovers", "save"]
 

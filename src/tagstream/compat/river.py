@@ -29,13 +29,9 @@ from sklearn.base import clone as fresh_copy
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tagstream.base import (
-    StreamClassifier,
-    _read_indicator,
-    _sorted_names,
-    check_number,
-    check_rows,
-)
+from tagstream.base import StreamClassifier
+from tagstream.checks import check_number, check_rows
+from tagstream.labels import read_indicator, sorted_names
 
 try:
     from river import base
@@ -177,7 +173,7 @@ class RiverClassifier(base.MultiLabelClassifier):
 
     def _learn(self, rows: Any, answers: list[dict[Hashable, bool]]) -> None:
         """Learn items of which only the first may bring new labels."""
-        for label in _sorted_names(label for label in answers[0] if label not in self._labels):
+        for label in sorted_names(label for label in answers[0] if label not in self._labels):
             self._labels[label] = len(self._labels)
         Y = np.full((len(answers), len(self._labels)), np.nan)
         for row, y in zip(Y, answers, strict=True):
@@ -196,7 +192,7 @@ class RiverClassifier(base.MultiLabelClassifier):
         for values in items:
             if learning:
                 new = [name for name in values if name not in self._columns]
-                for name in _sorted_names(new)[: self.n_features - len(self._columns)]:
+                for name in sorted_names(new)[: self.n_features - len(self._columns)]:
                     self._columns[name] = len(self._columns)
             row: dict[int, float] = {}
             for name, value in values.items():
@@ -362,7 +358,7 @@ class FromRiver(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         """
         first = not hasattr(self, "model_")
         rows = check_rows(X, self)
-        batch = _read_indicator(Y, classes, [] if first else self._names)
+        batch = read_indicator(Y, classes, [] if first else self._names)
         values, known = batch.labels
         if len(values) != rows.shape[0]:
             raise ValueError(f"Y must have as many rows as X ({rows.shape[0]}), got {len(values)}")

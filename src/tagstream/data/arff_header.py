@@ -18,7 +18,7 @@ from xml.parsers import expat
 import numpy as np
 from numpy.typing import NDArray
 
-from tagstream.base import DataError
+from tagstream.checks import DataError
 from tagstream.data.dataset import Lines, stem
 
 __all__ = [

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tagstream.base import DataError
+from tagstream.checks import DataError
 
 __all__ = [
     "Batch",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from tagstream.base import DataError
+from tagstream.checks import DataError
 from tagstream.data.arff_header import short
 from tagstream.data.dataset import Batch, LabelSet, Lines, Source
 

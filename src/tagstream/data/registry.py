@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tagstream.base import DataError
+from tagstream.checks import DataError
 from tagstream.data.arff import iter_arff
 from tagstream.data.dataset import Dataset, collect, concatenate, stem
 from tagstream.data.libsvm import iter_libsvm

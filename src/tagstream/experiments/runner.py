@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 from tagstream import data
-from tagstream.base import DataError
+from tagstream.checks import DataError
 from tagstream.experiments.plan import Cell, grid
 from tagstream.experiments.work import run_cell
 

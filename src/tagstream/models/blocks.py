@@ -23,8 +23,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows, StreamClassifier, expect, expect_indptr, expect_keys
+from tagstream.base import StreamClassifier
+from tagstream.checks import Rows, expect, expect_indptr, expect_keys
 from tagstream.kernels import compiled
+from tagstream.labels import Labels
 
 __all__ = [
     "Block",

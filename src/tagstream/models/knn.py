@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.base import Labels, Rows, check_choice, check_number, expect, expect_keys
+from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.labels import Labels
 from tagstream.memory import Memory
 from tagstream.models.neighbors import NeighborClassifier
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream.base import Rows, StreamClassifier, check_number
+from tagstream.base import StreamClassifier
+from tagstream.checks import Rows, check_number
 from tagstream.kernels import PRIOR
 from tagstream.memory import Memory
 

@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.base import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled
 from tagstream.models.blocks import (
     Block,

@@ -20,16 +20,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tagstream import metric, projection
-from tagstream.base import (
-    Labels,
-    Rows,
-    blas_threads,
-    check_choice,
-    check_number,
-    expect,
-    expect_keys,
-)
+from tagstream.checks import Rows, blas_threads, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled, dense_squares, embed, project_dense, scan_one
+from tagstream.labels import Labels
 from tagstream.memory import DenseRows, Memory
 from tagstream.models.neighbors import NeighborClassifier
 

@@ -46,7 +46,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from tagstream.base import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled, project_dense, project_sparse
 from tagstream.models.blocks import (
     Block,

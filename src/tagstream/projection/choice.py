@@ -20,8 +20,9 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows
+from tagstream.checks import Rows
 from tagstream.kernels import PRIOR
+from tagstream.labels import Labels
 from tagstream.projection.features import (
     Choice,
     Matrix,

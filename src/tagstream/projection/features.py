@@ -22,8 +22,9 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows
+from tagstream.checks import Rows
 from tagstream.kernels import dense_squares, project_dense, row_squares
+from tagstream.labels import Labels
 
 Matrix = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]

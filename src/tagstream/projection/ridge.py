@@ -17,8 +17,9 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.base import Labels, Rows
+from tagstream.checks import Rows
 from tagstream.kernels import project_dense, project_sparse
+from tagstream.labels import Labels
 from tagstream.projection.features import (
     BLOCK,
     LIFT_SIZE,

@@ -1,0 +1,137 @@
+"""Checks at the door: parameters, rows, and stored arrays; and the error of a bad file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils.validation import check_array
+from threadpoolctl import ThreadpoolController
+
+__all__ = [
+    "DataError",
+    "blas_threads",
+    "check_choice",
+    "check_number",
+    "check_rows",
+    "expect",
+    "expect_indptr",
+    "expect_keys",
+]
+
+Floats: TypeAlias = npt.NDArray[np.floating[Any]]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Rows: TypeAlias = Any  # a C-ordered float array or a canonical CSR matrix, of shape (n, p)
+
+SMALL_PRODUCT = 1e10  # multiplications that one thread does in about a second
+
+# Rows are stored as float32; squares of larger values would leave its range.
+LARGEST_VALUE = 1e15
+
+
+class DataError(ValueError):
+    """A data file does not say what its format requires.
+
+    The message reads ``path:line: what was expected, what was found``.
+    """
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    kind: type = float,
+    least: float = -np.inf,
+    most: float = np.inf,
+    none: bool = False,
+) -> None:
+    """Raise unless ``value`` is a number of the kind and range that parameter ``name`` needs."""
+    allowed = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+    ok = isinstance(value, allowed) and not isinstance(value, bool)
+    if (none and value is None) or (ok and least <= float(value) <= most):  # type: ignore[arg-type]
+        return
+    word = "an integer" if kind is int else "a number"
+    span = f" between {least:g} and {most:g}" if most < np.inf else f" of at least {least:g}"
+    raise ValueError(f"{name} must be {word}{span}{' or None' if none else ''}, got {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise unless ``value`` is one of the ``choices`` of parameter ``name``."""
+    if not any(value is c or (isinstance(value, str) and value == c) for c in choices):
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+
+
+def expect_keys(what: str, state: Any, *names: str) -> None:
+    """Raise unless the loaded ``state`` of ``what`` is a dict with exactly these keys."""
+    if not isinstance(state, dict) or set(state) != set(names):
+        got = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
+        raise ValueError(f"the state of {what} must have {sorted(names)}, got {got}")
+
+
+def expect(
+    name: str, array: Any, dtype: npt.DTypeLike, shape: tuple[int | None, ...]
+) -> npt.NDArray[Any]:
+    """Return a copy of a stored array if it has the dtype and shape it must, and is finite."""
+    ok = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape)
+    if not ok or any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
+        got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
+        raise ValueError(f"{name} must be {np.dtype(dtype)} of shape {shape}, got {got}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return np.array(array, order="C")
+
+
+def expect_indptr(indptr: npt.NDArray[np.int64], n_entries: int) -> None:
+    """Raise unless the row bounds of a stored CSR matrix rise from 0 to ``n_entries``."""
+    # Compared, not subtracted: the difference of two large numbers can wrap around.
+    falls = (indptr[1:] < indptr[:-1]).any()
+    if not len(indptr) or indptr[0] != 0 or indptr[-1] != n_entries or falls:
+        raise ValueError(f"indptr must rise from 0 to {n_entries}")
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads(work: float) -> AbstractContextManager[Any]:
+    """Keep BLAS to one thread while products of so many multiplications are made, unless many.
+
+    Threads that wait for each other cost more than they save on small products, and far more on a
+    busy machine.
+    """
+    if work > SMALL_PRODUCT:
+        return nullcontext()
+    limited: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="blas")
+    return limited
+
+
+def check_rows(X: Any, estimator: Any = None) -> Rows:
+    """Return ``X`` as a finite 2-D float array or canonical CSR matrix; never change the input."""
+    rows = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        order="C",
+        input_name="X",
+        estimator=estimator,
+    )
+    if sp.issparse(rows):
+        rows = sp.csr_matrix(rows)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+    values = rows.data if sp.issparse(rows) else rows
+    if values.size and max(values.max(), -values.min()) > LARGEST_VALUE:
+        raise ValueError(
+            f"X must stay within ±{LARGEST_VALUE:g}, got {float(np.abs(values).max()):g}; "
+            "scale the features"
+        )
+    return rows

@@ -1,0 +1,246 @@
+"""Labels of items, whatever form they come in, read against a vocabulary that grows.
+
+One reader for everybody: 0/1 arrays, sparse matrices and data frames (NaN or masked: not known),
+lists of label sets, and a 1-D array that names one label per item.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
+
+from tagstream.checks import Bools, Bytes
+
+__all__ = [
+    "Batch",
+    "Labels",
+    "as_array",
+    "is_label_sets",
+    "n_dims",
+    "plain",
+    "read_indicator",
+    "read_labels",
+    "sorted_names",
+]
+
+
+class Labels(NamedTuple):
+    """Labels of a batch of items, in the columns of the learner's vocabulary.
+
+    Attributes
+    ----------
+    Y : uint8 array of shape (n, q)
+        1 where the item has the label, else 0 (also where that is not known).
+    known : bool array of shape (n, q), or None
+        False where it is not known whether the item has the label; None when all is known.
+    """
+
+    Y: Bytes
+    known: Bools | None
+
+
+class Batch(NamedTuple):
+    """What the label reader found: nothing of the model has changed yet."""
+
+    labels: Labels
+    names: list[Hashable]  # the vocabulary after this batch; the old one is a prefix of it
+    declared: int  # so many of them are there from the first row on; the rest as they occur
+    single: bool  # every item has exactly one label, given as a 1-D y
+    dtype: np.dtype[Any]  # of the predictions
+
+
+def sorted_names(names: Iterable[Hashable]) -> list[Hashable]:
+    """Sort names of any types; the order within one item's label set must not matter."""
+    return sorted(
+        names, key=lambda s: (str(type(s)), s if isinstance(s, (int, float)) else 0, str(s))
+    )
+
+
+def plain(name: Any) -> Hashable:
+    """Return numpy scalars as the Python values they stand for."""
+    value: Hashable = name.item() if isinstance(name, np.generic) else name
+    return value
+
+
+def is_label_sets(Y: Any) -> bool:
+    """Tell a list of label sets from a list of indicator rows."""
+    if not isinstance(Y, (list, tuple)) or not Y:
+        return False
+
+    def named(item: Any) -> bool:
+        if item is None or isinstance(item, (set, frozenset)):
+            return True
+        return isinstance(item, (list, tuple)) and (not item or isinstance(item[0], str))
+
+    return all(named(item) for item in Y) and any(item is not None for item in Y)
+
+
+def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
+    names = list(names)
+    column = {name: j for j, name in enumerate(names)}
+    for name in () if classes is None else classes:
+        column.setdefault(plain(name), len(column))
+    declared = len(column)
+    columns: list[list[int] | None] = []
+    for item in Y:
+        if item is None:
+            columns.append(None)
+            continue
+        for name in sorted_names(map(plain, item)):
+            column.setdefault(name, len(column))
+        columns.append([column[plain(name)] for name in item])
+    values = np.zeros((len(Y), len(column)), np.uint8)
+    for i, c in enumerate(columns):
+        values[i, c or []] = 1
+    known = None
+    if None in columns:
+        known = np.repeat([[c is not None] for c in columns], values.shape[1], axis=1)
+    return Batch(Labels(values, known), list(column), declared, False, np.dtype(np.uint8))
+
+
+def _read_single(y: Any, classes: Any, names: list[Hashable]) -> Batch:
+    y = np.asarray(y)
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        what = "NaN" if np.isnan(y).any() else "infinity"
+        raise ValueError(f"Input y contains {what}; a 1-D y must name one label per item")
+    check_classification_targets(y)
+    column = {name: j for j, name in enumerate(names)}
+    for name in () if classes is None else classes:
+        column.setdefault(plain(name), len(column))
+    declared = len(column)
+    found, first, inverse = np.unique(y, return_index=True, return_inverse=True)
+    for j in np.argsort(first):
+        column.setdefault(plain(found[j]), len(column))
+    values = np.zeros((len(y), len(column)), np.uint8)
+    to_column = np.array([column[plain(name)] for name in found])
+    values[np.arange(len(y)), to_column[inverse.ravel()]] = 1
+    return Batch(Labels(values, None), list(column), declared, True, y.dtype)
+
+
+def _as_indicator(Y: Any) -> tuple[npt.NDArray[Any], Bools | None]:
+    """Return an indicator matrix as an array, and where its entries are known."""
+    if sp.issparse(Y):
+        if not np.isin(Y.data, (0, 1)).all():
+            raise ValueError(f"Y must hold 0 and 1 only, got {_first_other(Y.data)}")
+        return sp.csr_matrix(Y, dtype=np.uint8).toarray(), None
+    known = None
+    if isinstance(Y, np.ma.MaskedArray):
+        known = ~np.ma.getmaskarray(Y)
+        Y = Y.filled(0)
+    try:
+        values = np.asarray(Y.to_numpy() if hasattr(Y, "to_numpy") else Y)
+    except ValueError:
+        raise ValueError("Y must have rows of equal length, got a ragged list") from None
+    if values.dtype.kind == "O":
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"Y must hold 0, 1 or NaN, got {_first_odd(values)!r}") from None
+    return values, known
+
+
+def _first_odd(values: npt.NDArray[Any]) -> object:
+    return next((v for v in values.ravel() if not isinstance(v, (int, float))), values.ravel()[0])
+
+
+def _first_other(values: npt.NDArray[Any]) -> object:
+    return values[~np.isin(values, (0, 1))].ravel()[0]
+
+
+def read_indicator(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
+    """Read a 0/1 matrix, array or frame against the vocabulary ``names``."""
+    if classes is None and hasattr(Y, "columns"):
+        classes = list(Y.columns)
+    values, known = _as_indicator(Y)
+    if values.ndim != 2:
+        raise ValueError(f"Y must have 2 dimensions, got {values.ndim}")
+    dtype = values.dtype if values.dtype.kind in "biu" else np.dtype(np.uint8)
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+        if missing.any():
+            known = ~missing if known is None else known & ~missing
+            values = np.where(missing, 0, values)
+    elif values.dtype.kind not in "biu":
+        raise ValueError(f"Y must hold 0, 1 or NaN, got {values.ravel()[:1].tolist()[0]!r}")
+    if not np.isin(values, (0, 1)).all():
+        raise ValueError(f"Y must hold 0 and 1 only, got {_first_other(values)}")
+    width, old = values.shape[1], len(names)
+    if classes is None:
+        numbered = names == list(range(old))
+        if width != old and not (numbered and width > old):
+            hint = "" if numbered else "; name the columns with classes="
+            raise ValueError(f"Y must have {old} columns, got {width}{hint}")
+        columns = np.arange(width)
+        new: list[Hashable] = [*range(width)] if numbered else names
+    else:
+        given = [plain(name) for name in classes]
+        if len(given) != width or len(set(given)) != width:
+            raise ValueError(
+                f"classes must name the {width} columns of Y, got {len(set(given))} names"
+            )
+        column = {name: j for j, name in enumerate(names)}
+        for name in given:
+            column.setdefault(name, len(column))
+        columns, new = np.array([column[name] for name in given], int), list(column)
+    if len(new) == width and (columns == np.arange(width)).all():
+        labels = Labels(np.ascontiguousarray(values, np.uint8), known)
+        return Batch(labels, new, len(new), False, dtype)
+    placed = np.zeros((len(values), len(new)), np.uint8)
+    placed[:, columns] = values
+    if known is not None:
+        mask = np.ones(placed.shape, np.bool_)
+        mask[:, columns] = known
+        known = mask
+    return Batch(Labels(placed, known), new, len(new), False, dtype)
+
+
+def read_labels(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
+    """Read labels of any accepted form against the vocabulary ``names``."""
+    if Y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None")
+    if is_label_sets(Y):
+        return _read_sets(Y, classes, names)
+    if not sp.issparse(Y) and not isinstance(Y, np.ma.MaskedArray):
+        try:
+            array = np.asarray(Y)
+        except ValueError:
+            raise ValueError("Y must have rows of equal length, got a ragged list") from None
+        if array.ndim == 1 and not any(isinstance(v, (set, list, tuple)) for v in array[:1]):
+            return _read_single(array, classes, names)
+        column = array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iuUS"
+        if column and not np.isin(array, (0, 1)).all():
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected; "
+                "it is read as one label per item",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+            return _read_single(array[:, 0], classes, names)
+    return read_indicator(Y, classes, names)
+
+
+def as_array(names: list[Hashable]) -> npt.NDArray[Any]:
+    """Return names as a 1-D array, of objects unless they are all texts or all numbers."""
+    if len({type(name) for name in names}) == 1 and isinstance(names[0], (str, bool, int, float)):
+        array = np.array(names)
+        kept = array.tolist()
+        if kept == names and type(kept[0]) is type(names[0]):  # large integers may become floats
+            return array
+    array = np.empty(len(names), object)
+    array[:] = names
+    return array
+
+
+def n_dims(Y: Any) -> int:
+    """Return the number of dimensions; a ragged list has none."""
+    try:
+        return np.asarray(Y).ndim
+    except ValueError:
+        return 0
