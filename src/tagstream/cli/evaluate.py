@@ -165,7 +165,7 @@ def demo(
     """
     from tagstream.data import make_stream
     from tagstream.evaluate import prequential
-    from tagstream.report import write_demo
+    from tagstream.paper import write_demo
 
     stream = make_stream(items + 1, n_late=2, seed=seed)
     about = f"a made-up stream of {items:,} items; test, then train"
@@ -217,12 +217,12 @@ def reproduce(
     """
     import logging
 
-    from tagstream import experiments
+    from tagstream import paper
 
     logging.getLogger("tagstream").addHandler(logging.NullHandler())  # told below
     show_compiling(quiet)
     with Bar("cells", quiet) as bar:
-        done = experiments.run(
+        done = paper.run(
             results, quick=quick, jobs=jobs, only=only, fresh=fresh, progress=bar, downloads=bar
         )
     for name, how in done.missing.items():
@@ -247,7 +247,7 @@ def report(
     Example:
       tagstream report results report
     """
-    from tagstream.report import build
+    from tagstream.paper import build
 
     if not Path(results).is_dir():
         raise Failed(f"{results}: must be a directory of records; see tagstream reproduce --help")
