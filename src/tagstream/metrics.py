@@ -564,7 +564,8 @@ def _calibration(true: Bools, scores: Floats, n_unknown: Ints) -> Floats:
     n, q = scores.shape
     true = _widen(true, q)
     given = scores > -np.inf
-    fine = ~(given & ((scores < -_SLACK) | (scores > 1 + _SLACK))).any(axis=1)
+    odd = given & ((scores < -_SLACK) | (scores > 1 + _SLACK))
+    fine: Bools = np.asarray(~odd.any(axis=1))
     p = np.where(given & fine[:, None], np.clip(scores, 0.0, 1.0), 0.0)
     said = np.where(true, p, 1 - p)  # 1 where the entry is unknown: there p = 0 and true is False
     cell = np.arange(n)[:, None] * _BINS + np.minimum((p * _BINS).astype(np.int64), _BINS - 1)
