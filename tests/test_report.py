@@ -102,7 +102,9 @@ def test_names_of_the_report_are_those_of_the_experiments():
     assert tuple(method.name for method in paper.ABLATION) == counted.ABLATION
     assert set(counted.STREAM_ORDER) == set(paper.METHODS["prequential"])
     assert set(counted.PRINTED_FOR) == set(paper.METHODS["scaling"])
-    assert set(paper.STREAMS) == set(counted.published()["prequential"]["values"])
+    assert tuple(method.name for method in paper.OFFLINE) == counted.OFFLINE
+    assert set(counted.ONLINE) <= set(paper.METHODS["holdout"])
+    assert set(paper.STREAMS) > set(counted.published()["prequential"]["values"])
     printed = counted.published()["paper"]
     assert set(printed["datasets"]) == set(counted.PAPER_DATA)
     assert set(counted.PRINTED_FOR.values()) == set(printed["complexity"])
@@ -173,6 +175,51 @@ def test_the_best_published_value_and_its_holder():
     loss, holders = counted.best_published("scene", "hamming_loss")
     assert loss == pytest.approx(1 - 0.973)
     assert holders == ["AESAKNNS"]
+    assert counted.best_published("yeast", "micro_f1") is None
+
+
+# ---------------------------------------------------------------------- offline, calibration
+def test_an_offline_learner_is_judged_by_the_threshold_for_each_measure():
+    ours, theirs = fold_of("emotions", "oml", 0, 5), fold_of("emotions", "offline-forest", 0, 4)
+    theirs["result"]["hamming_counts"] = counts(2)
+    results = made_of(ours, fold_of("emotions", "oml", 1, 5), theirs)
+    values = results.holdout["emotions", "offline-forest"]
+    assert values["hamming_loss"] == pytest.approx([2 / 80])
+    assert values["micro_f1"] == pytest.approx([2 * 36 / (40 + 36)])
+    made = paper.make_tables(results)
+    losses = next(row for row in made["offline"].rows if row[1] == "Hamming loss")
+    assert losses == ("emotions", "Hamming loss", ".0625", "**.0250**")
+    assert "Not all folds: offline-forest on emotions (1 fold)" in made["offline"].note
+    assert "0 of 4" in next(row for row in made["claims"].rows if "offline" in row[0])[2]
+    assert "offline" not in paper.make_tables(made_of(ours))
+
+
+def test_calibration_is_shown_of_those_who_give_probabilities():
+    ours, theirs = fold_of("emotions", "oml", 0, 5), fold_of("emotions", "knn", 0, 4)
+    assert "calibration" not in paper.make_tables(made_of(ours, theirs))
+    true = np.array([[1, 0], [1, 1]])
+    scores = MultiLabelScores().update(true, true, np.full((2, 2), 0.8))
+    ours["result"]["counts"] = scores.to_counts()
+    table = paper.make_tables(made_of(ours, theirs))["calibration"]
+    assert table.head == ("data set", "OML")
+    expected = -(3 * np.log(0.8) + np.log(0.2)) / 4
+    assert table.rows == (("emotions", f"{expected:.4f} (0.0500)"),)
+
+
+def test_a_stream_without_published_values_is_shown_and_not_counted():
+    curve = {"n_items": [100], "recent": {"micro_f1": [0.5]}}
+    faded = {"micro_f1": 0.999, "hamming_loss": 0.0}
+    result = {"fading": faded, "curve": curve}
+    streams = [
+        record("prequential", "scene", "oml", result),
+        record("prequential", "tmc2007-500", "oml", result, setting={"first": 6000}),
+    ]
+    made = paper.make_tables(made_of(*streams))
+    table = made["prequential"]
+    assert [row[2] for row in table.rows] == ["**0.999**", "**0.000**", "0.999", "0.000"]
+    assert table.rows[2][-2:] == ("–", "–")
+    assert "tmc2007-500: the first 6,000 items" in table.note
+    assert "in 2 of 2 cells" in made["verdict_prequential"]
 
 
 # ---------------------------------------------------------------------- tables

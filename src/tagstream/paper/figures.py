@@ -341,8 +341,11 @@ def _draw_prequential(results: Results) -> Any:
         for method in reversed([m for m in methods if m in by_method]):
             curve = by_method[method]["curve"]
             recent = curve["recent"]["micro_f1"]
-            panel.plot(curve["n_items"], recent, markevery=8, **_line(_STYLES[method]))
-        panel.axhline(best_published(name, "micro_f1")[0], **_line(published))
+            seldom = max(1, len(recent) // 6)
+            panel.plot(curve["n_items"], recent, markevery=seldom, **_line(_STYLES[method]))
+        best = best_published(name, "micro_f1")
+        if best is not None:
+            panel.axhline(best[0], **_line(published))
         panel.set_title(name)
         panel.set_ylim(bottom=0)
         panel.set_xlabel("items")

@@ -173,6 +173,8 @@ _SECTIONS = (
              "verdict_competitors", "verdict_comparable"), ("scoreboard",), ("claims", "repeats")),
     _Section("figures", "Figures 1 to 8", (), tuple(f"figure-{k}" for k in range(1, 9)),
              tuple(MEASURES)),
+    _Section("offline", "Beside offline learners", (), (), ("offline",)),
+    _Section("calibration", "Can the probabilities be trusted?", (), (), ("calibration",)),
     _Section("ablation", "What each ingredient does", ("verdict_ablation",), ("ablation",),
              ("ablation", *(f"ablation_{m}" for m in MEASURES))),
     _Section("stream", "As a stream: test, then train", ("verdict_prequential",), ("prequential",),

@@ -29,7 +29,8 @@ MEASURES = {
     "micro_f1": "micro-F1",
     "hamming_loss": "Hamming loss",
 }
-LOWER_IS_BETTER = {"hamming_loss"}
+CALIBRATION = {"log_loss": "log loss", "calibration_error": "calibration error"}
+LOWER_IS_BETTER = {"hamming_loss", *CALIBRATION}
 
 # Figures 1 to 4 of the paper show the first four data sets, figures 5 to 8 the others.
 GROUPS = (("corel5k", "enron", "medical", "emotions"), ("cal500", "image", "scene", "slashdot"))
@@ -43,6 +44,9 @@ ABLATION = (
     *("no-lift", "fourier", "no-scale", "first-p", "no-learning"),
     *("no-cap", "input-neighbor", "cubic", "random-v"),
 )
+
+ONLINE = ("oml",)  # that stand beside the offline learners
+OFFLINE = ("offline-logistic", "offline-linear-svm", "offline-rbf-svm", "offline-forest")
 
 AXES = ("n", "p", "q", "d")
 PRINTED_FOR = {
@@ -93,10 +97,17 @@ class Results:
 
     @cached_property
     def holdout(self) -> dict[tuple[str, str], dict[str, Values]]:
-        """Measures by (data set, method): one value per fold, in the order of the folds."""
+        """Measures by (data set, method): one value per fold, in the order of the folds.
+
+        An offline learner has a threshold tuned for F1 and one tuned for Hamming loss; each measure
+        is the one that its threshold was tuned for.
+        """
         folds: _Numbered = defaultdict(dict)
         for record in self.part("holdout"):
-            measures = measures_of(record["result"]["counts"])
+            result = record["result"]
+            measures = measures_of(result["counts"])
+            if "hamming_counts" in result:
+                measures["hamming_loss"] = measures_of(result["hamming_counts"])["hamming_loss"]
             folds[record["dataset"], record["method"]][record["fold"]] = measures
         return _in_order(folds)
 
@@ -137,8 +148,13 @@ class Results:
 
 
 def _in_order(numbered: _Numbered) -> dict[tuple[str, str], dict[str, Values]]:
+    """The measures that all numbers of a cell have, by name."""
     return {
-        cell: {m: np.array([some[number][m] for number in sorted(some)]) for m in MEASURES}
+        cell: {
+            m: np.array([some[number][m] for number in sorted(some)])
+            for m in (*MEASURES, *CALIBRATION)
+            if all(m in measures for measures in some.values())
+        }
         for cell, some in numbered.items()
     }
 
@@ -213,7 +229,7 @@ def count_wins(results: Results, method: str, rivals: Sequence[str], *, slack: f
 
 def as_text(value: float, measure: str = "") -> str:
     """Three decimals without the leading zero; four for small losses."""
-    digits = 4 if measure in LOWER_IS_BETTER else 3
+    digits = 4 if measure == "hamming_loss" else 3
     return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
 
 
@@ -247,9 +263,11 @@ def streams_of(results: Results) -> dict[str, dict[str, dict[str, Any]]]:
     return streams
 
 
-def best_published(name: str, measure: str) -> tuple[float, list[str]]:
-    """The best published value of a measure, and who holds it."""
-    values = published()["prequential"]["values"][name]
+def best_published(name: str, measure: str) -> tuple[float, list[str]] | None:
+    """The best published value of a measure, and who holds it; None if there is none."""
+    values = published()["prequential"]["values"].get(name)
+    if values is None:
+        return None
     score = {method: pair[measure == "hamming_loss"] for method, pair in values.items()}
     best = max(score.values())
     holders = [method for method, value in score.items() if value == best]
