@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tagstream import data, paper
-from tagstream.evaluate import prequential
+from tagstream.evaluate import holdout, prequential
 from tagstream.metrics import MultiLabelScores
 from tagstream.models import KNN
 from tagstream.paper import MEASURES, Results, Table, count_wins, update_markers
@@ -248,7 +248,69 @@ def test_half_written_lines_are_passed_over_and_the_last_record_of_a_key_counts(
 
 
 def test_an_empty_directory_says_how_to_fill_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match="tagstream reproduce"):
+    with pytest.raises(FileNotFoundError, match="`tagstream reproduce` or `tagstream evaluate"):
+        Results.read(tmp_path)
+
+
+# ---------------------------------------------------------------------- results of one's own
+@pytest.fixture(scope="module")
+def own():
+    """A hold-out and two streams of two learners, as dicts."""
+    stream = data.make_stream(120, seed=0)
+    return {
+        "holdout": holdout(KNN(3), stream.X, stream.Y, folds=2).as_dict(),
+        "stream": prequential(KNN(3), stream.X, stream.Y, every=40, window=40).as_dict(),
+        "votes": prequential(KNN(9), stream.X, stream.Y, every=40, scores=False).as_dict(),
+    }
+
+
+def test_results_of_ones_own_are_read_in_every_form(own, tmp_path):
+    lines = [{"name": "k = 3", "data": "mine", **own["holdout"]}, {"name": "a", **own["stream"]}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines) + "{half")
+    (tmp_path / "b.json").write_text(json.dumps([{"name": "b", **own["votes"]}, {"other": 1}]))
+    printed = {"data": "posts", "n": 120, "results": {"oml": own["stream"], "knn": own["votes"]}}
+    (tmp_path / "c.json").write_text(json.dumps(printed))
+    (tmp_path / "d.json.bak").write_text("{}")
+    runs = Results.read(tmp_path).runs
+    assert [(run.name, run.data, run.is_holdout) for run in runs] == [
+        ("k = 3", "mine", True),
+        ("a", "", False),
+        ("b", "", False),
+        ("oml", "posts", False),
+        ("knn", "posts", False),
+    ]
+
+
+def test_a_report_of_ones_own_results_says_nothing_about_the_paper(own, tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps({"name": "k <3>", "data": "mine", **own["holdout"]}))
+    printed = {"data": "posts", "results": {"oml": own["stream"], "knn": own["votes"]}}
+    (folder / "b.json").write_text(json.dumps(printed))
+    page = paper.build(folder, tmp_path / "out")
+    text = page.read_text(encoding="utf-8")
+    names = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
+    assert names == {
+        f"own-{kind}-0.{end}" for kind in ("holdout", "stream") for end in ("svg", "png")
+    }
+    assert "k &lt;3&gt;" in text
+    assert "reproduce" not in text
+    assert "AAAI" not in text
+    tables = paper.make_tables(Results.read(folder))
+    assert set(tables) == {"run", "own_holdout", "own_stream"}
+    (row,) = tables["own_holdout"].rows
+    mean, std = (own["holdout"][what]["micro_f1"] for what in ("mean", "std"))
+    assert row[tables["own_holdout"].head.index("micro-F1")] == (
+        f"{counted.as_text(mean)} ± {counted.as_text(std)}"
+    )
+    at = tables["own_stream"].head.index("log loss")
+    assert [row[at] == "–" for row in tables["own_stream"].rows] == [False, True]
+
+
+def test_a_run_that_is_not_whole_is_named(own, tmp_path):
+    part = {key: value for key, value in own["holdout"].items() if key != "std"}
+    (tmp_path / "a.json").write_text(json.dumps({"name": "mine", **part}))
+    with pytest.raises(ValueError, match=r"a.json: the record of 'mine' must have mean and std"):
         Results.read(tmp_path)
 
 

@@ -257,12 +257,17 @@ def report(
 ) -> None:
     """Make figures, tables and one page from the records of experiments.
 
+    DIR holds what tagstream reproduce wrote, or results of your own: files of what tagstream
+    evaluate --json printed, or of result.as_dict() with a "name" (and "data") added.
+
     \b
-    Example:
+    Examples:
       tagstream report results report
+      tagstream evaluate posts.jsonl --method all --json > runs/posts.json
+      tagstream report runs page
     """
     from tagstream.paper import build
 
     if not Path(results).is_dir():
-        raise Failed(f"{results}: must be a directory of records; see tagstream reproduce --help")
+        raise Failed(f"{results}: must be a directory of records; see tagstream report --help")
     put(f"{build(results, out, documents=document or ())}\n")

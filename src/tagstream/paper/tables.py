@@ -15,6 +15,7 @@ import numpy as np
 from tagstream.paper.results import (
     ABLATION,
     AXES,
+    CALIBRATION,
     ELM,
     KNN,
     LOWER_IS_BETTER,
@@ -26,6 +27,7 @@ from tagstream.paper.results import (
     PRINTED_FOR,
     STREAM_ORDER,
     Results,
+    Run,
     Values,
     Wins,
     as_text,
@@ -94,10 +96,10 @@ def inline(text: str) -> str:
 
 def make_tables(results: Results) -> dict[str, Table | str]:
     """Return every table and every sentence of the report, by name."""
-    made: dict[str, Table | str] = {
-        "datasets": _datasets_table(results),
-        "run": _run_sentence(results),
-    }
+    made: dict[str, Table | str] = {"run": _run_sentence(results), **_own_tables(results.runs)}
+    if not results.records:
+        return made
+    made["datasets"] = _datasets_table(results)
     if results.holdout:
         for measure in MEASURES:
             made[measure] = _measure_table(results, measure, MAIN)
@@ -128,6 +130,43 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         made["verdict_splits"] = _splits_verdict(results)
     made |= _more_verdicts(results)
     return made
+
+
+def _own_tables(runs: Sequence[Run]) -> dict[str, Table]:
+    """One table of the hold-outs, one of the streams: the four measures, calibration, time."""
+    made = {}
+    wanted = {**MEASURES, **CALIBRATION}
+    for kind in ("holdout", "stream"):
+        some = [run for run in runs if run.is_holdout == (kind == "holdout")]
+        if not some:
+            continue
+        rows = []
+        for run in some:
+            values = run.result["mean" if run.is_holdout else "measures"]
+            spread = run.result.get("std", {})
+            cells = [
+                ("–" if m not in values else as_text(values[m], m))
+                + (f" ± {as_text(spread[m], m)}" if m in spread else "")
+                for m in wanted
+            ]
+            rows.append((run.data or "–", run.name, *cells, f"{_micros(run.result):,.0f} µs"))
+        made[f"own_{kind}"] = Table(
+            ("data", "method", *wanted.values(), "per item"),
+            tuple(rows),
+            "Hold-out: mean ± standard deviation over the folds."
+            if kind == "holdout"
+            else "Test, then train: measured over all items of the stream.",
+        )
+    return made
+
+
+def _micros(result: Mapping[str, Any]) -> float:
+    """Microseconds per item inside the learner."""
+    if "folds" not in result:
+        return 1e6 * float(result["seconds_per_item"])
+    seconds = sum(fold["learn_seconds"] + fold["predict_seconds"] for fold in result["folds"])
+    n_items = sum(fold["n_train"] + fold["n_test"] for fold in result["folds"])
+    return float(1e6 * seconds / max(n_items, 1))
 
 
 def _datasets_table(results: Results) -> Table:
@@ -165,6 +204,8 @@ def _product(sizes: Sequence[int]) -> str:
 
 def _run_sentence(results: Results) -> str:
     records = [record for some in results.records.values() for record in some]
+    if not records:
+        return f"{len(results.runs):,} runs."
     versions = sorted({json.dumps(r["versions"], sort_keys=True) for r in records})
     said = "; ".join(
         ", ".join(f"{name} {number}" for name, number in json.loads(text).items())
