@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tagstream.data import Dataset, load, make_stream
     from tagstream.evaluate import holdout, prequential
     from tagstream.metrics import MultiLabelScores
-    from tagstream.models import KNN, OLANSGD, OML, OSMLELM
+    from tagstream.models import KNN, OLANSGD, OML, OSMLELM, PublishedOML
     from tagstream.persist import load as load_model
     from tagstream.persist import save as save_model
 
@@ -31,6 +31,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "MultiLabelScores",
+    "PublishedOML",
     "holdout",
     "load",
     "load_model",
@@ -49,6 +50,7 @@ _HOMES = {
     "DataError": "checks.DataError",
     "Dataset": "data.Dataset",
     "MultiLabelScores": "metrics.MultiLabelScores",
+    "PublishedOML": "models.PublishedOML",
     "holdout": "evaluate.holdout",
     "load": "data.load",
     "load_model": "persist.load",
