@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tagstream import data, evaluate, experiments, metric
-from tagstream.experiments import Cell, bound, grid, plan, read_records, run, runner, work
+from tagstream import data, evaluate, metric, paper
+from tagstream.paper import Cell, bound, grid, plan, read_records, run, runner, work
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_keys_tell_all_cells_apart():
 def test_a_changed_definition_has_another_key(monkeypatch):
     cell = Cell("holdout", "emotions", "knn", 0)
     before = cell.key
-    changed = dataclasses.replace(experiments.METHODS["holdout"]["knn"], params=(("window", 9),))
-    monkeypatch.setitem(experiments.METHODS["holdout"], "knn", changed)
+    changed = dataclasses.replace(paper.METHODS["holdout"]["knn"], params=(("window", 9),))
+    monkeypatch.setitem(paper.METHODS["holdout"], "knn", changed)
     assert cell.key != before
 
 
@@ -72,9 +72,9 @@ def _other_default(self, n_neighbors=7, *, vote="majority", window=None, thresho
     self.n_neighbors, self.vote, self.window, self.threshold = n_neighbors, vote, window, threshold
 
 
-@pytest.mark.parametrize("part", experiments.METHODS)
+@pytest.mark.parametrize("part", paper.METHODS)
 def test_every_method_can_be_made_and_differs_from_the_others(part):
-    made = [str(method.make(50, 0)) + str(method) for method in experiments.METHODS[part].values()]
+    made = [str(method.make(50, 0)) + str(method) for method in paper.METHODS[part].values()]
     assert len(set(made)) == len(made)
 
 
@@ -179,15 +179,15 @@ def test_seconds_left_are_not_less_than_those_of_the_longest_cell():
 
 _SLOW_RUN = """
 import sys, time
-from tagstream import experiments
-from tagstream.experiments import work
+from tagstream import paper
+from tagstream.paper import work
 works = work.RUNNERS["holdout"]
 def slowly(cell, home):
     if cell.fold == 3:
         time.sleep(600)
     return works(cell, home)
 work.RUNNERS["holdout"] = slowly
-experiments.run(sys.argv[1], jobs=0, data_home=sys.argv[2], only=["holdout", "emotions", "knn"])
+paper.run(sys.argv[1], jobs=0, data_home=sys.argv[2], only=["holdout", "emotions", "knn"])
 """
 
 
@@ -206,9 +206,9 @@ def test_a_killed_run_goes_on_where_it_was(home, tmp_path):
 
 _PARALLEL_RUN = """
 import sys
-from tagstream import experiments
+from tagstream import paper
 if __name__ == "__main__":
-    experiments.run(sys.argv[1], jobs=2, data_home=sys.argv[2],
+    paper.run(sys.argv[1], jobs=2, data_home=sys.argv[2],
                     only=["holdout", "emotions", *sys.argv[3:]])
 """
 

@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tagstream import data, experiments, report
+from tagstream import data, paper
 from tagstream.evaluate import prequential
 from tagstream.metrics import MultiLabelScores
 from tagstream.models import KNN
-from tagstream.report import MEASURES, Results, Table, count_wins, update_markers
-from tagstream.report import results as counted
+from tagstream.paper import MEASURES, Results, Table, count_wins, update_markers
+from tagstream.paper import results as counted
 
 
 def record(part, dataset, method, result, fold=0, **more):
@@ -76,7 +76,7 @@ def test_repeats_are_joined_with_the_holdout_and_compared_one_by_one():
     assert ours[0] == results.holdout["emotions", "oml"]["micro_f1"].mean()
     late = made_of(*results.part("holdout"), repeat_of("oml", 2, [0.1]), repeat_of("oml", 1, [0.9]))
     assert late.repeats["emotions", "oml"]["micro_f1"][1:].tolist() == [0.9, 0.1]  # as numbered
-    table = report.make_tables(results)["repeats"]
+    table = paper.make_tables(results)["repeats"]
     (row,) = table.rows
     assert row[0] == "emotions"
     assert not any("**" in cell for cell in row)
@@ -84,25 +84,25 @@ def test_repeats_are_joined_with_the_holdout_and_compared_one_by_one():
     always = made_of(
         *results.part("holdout"), repeat_of("oml", 1, [0.9]), repeat_of("knn", 1, [0.1])
     )
-    assert "4 cells" in report.make_tables(always)["repeats"].note
+    assert "4 cells" in paper.make_tables(always)["repeats"].note
 
 
 def test_the_first_fold_is_counted_alone():
     wrong = {("oml", 0): 3, ("knn", 0): 2, ("oml", 1): 0, ("knn", 1): 9}  # worse, then far better
     results = made_of(*(fold_of("emotions", m, f, n) for (m, f), n in wrong.items()))
-    made = report.make_tables(results)
+    made = paper.make_tables(results)
     assert "better than kNN in 4 of 4" in made["verdict_knn"]
     assert "in 0 of 4 cells, not in: emotions macro-F1" in made["verdict_unseen"]
 
 
 # ---------------------------------------------------------------------- names on both sides
 def test_names_of_the_report_are_those_of_the_experiments():
-    assert counted.PAPER_DATA == experiments.PAPER_DATA
-    assert tuple(method.name for method in experiments.BASELINES) == counted.MAIN
-    assert tuple(method.name for method in experiments.ABLATION) == counted.ABLATION
-    assert set(counted.STREAM_ORDER) == set(experiments.METHODS["prequential"])
-    assert set(counted.PRINTED_FOR) == set(experiments.METHODS["scaling"])
-    assert set(experiments.STREAMS) == set(counted.published()["prequential"]["values"])
+    assert counted.PAPER_DATA == paper.PAPER_DATA
+    assert tuple(method.name for method in paper.BASELINES) == counted.MAIN
+    assert tuple(method.name for method in paper.ABLATION) == counted.ABLATION
+    assert set(counted.STREAM_ORDER) == set(paper.METHODS["prequential"])
+    assert set(counted.PRINTED_FOR) == set(paper.METHODS["scaling"])
+    assert set(paper.STREAMS) == set(counted.published()["prequential"]["values"])
     printed = counted.published()["paper"]
     assert set(printed["datasets"]) == set(counted.PAPER_DATA)
     assert set(counted.PRINTED_FOR.values()) == set(printed["complexity"])
@@ -110,14 +110,21 @@ def test_names_of_the_report_are_those_of_the_experiments():
 
 def test_the_report_does_not_import_what_it_reports_on():
     code = (
-        "import sys, tagstream.report; "
-        "print([m for m in sys.modules if m.startswith(('tagstream.experiments', "
-        "'tagstream.models', 'matplotlib', 'numba'))])"
+        "import sys; from tagstream.paper import Results, build, make_figures, make_tables; "
+        "print([m for m in sys.modules if m.startswith(('tagstream.paper.plan', "
+        "'tagstream.paper.runner', 'tagstream.models', 'matplotlib', 'numba'))])"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
     assert answer.stdout.strip() == "[]"
+
+
+def test_every_exported_name_of_the_paper_is_there():
+    assert sorted(paper._HOMES) == sorted(paper.__all__)
+    assert all(getattr(paper, name) is not None for name in paper.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        paper.nothing  # noqa: B018
 
 
 # ---------------------------------------------------------------------- the scoreboard
@@ -248,14 +255,14 @@ def built(tmp_path_factory):
     methods = ["oml", "knn", "osml-elm", "no-learning"]
     for only in (["datasets"], [*parts, *methods]):
         chosen = [*only, "medical"]
-        experiments.run(folder / "r", jobs=0, data_home=folder, quick=True, only=chosen)
+        paper.run(folder / "r", jobs=0, data_home=folder, quick=True, only=chosen)
     document = folder / "docs" / "doc.md"
     document.parent.mkdir()
     document.write_text(
         "![](figures/figure-3.png)\n<!-- begin:claims -->\n<!-- end:claims -->\n"
         "<!-- begin:verdict_knn -->\n<!-- end:verdict_knn -->\n"
     )
-    return report.build(folder / "r", folder / "out", documents=[document]), document
+    return paper.build(folder / "r", folder / "out", documents=[document]), document
 
 
 def test_every_figure_is_there_as_svg_and_png(built):
@@ -304,8 +311,8 @@ def test_the_same_results_give_the_same_files(built, tmp_path):
     page, _ = built
     results = Results.read(page.parent.parent / "r")
     only = made_of(*(r for r in results.part("holdout") if r["method"] in ("oml", "knn")))
-    report.make_figures(only, tmp_path / "a")
-    report.make_figures(only, tmp_path / "b")
+    paper.make_figures(only, tmp_path / "a")
+    paper.make_figures(only, tmp_path / "b")
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
@@ -313,7 +320,7 @@ def test_the_same_results_give_the_same_files(built, tmp_path):
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"tagstream\[plot\]"):
-        report.make_figures(made_of(fold_of("emotions", "oml", 0, 1)), tmp_path)
+        paper.make_figures(made_of(fold_of("emotions", "oml", 0, 1)), tmp_path)
 
 
 def test_the_demonstration_is_a_page_with_a_picture(tmp_path):
@@ -322,7 +329,7 @@ def test_the_demonstration_is_a_page_with_a_picture(tmp_path):
         f"k = {k}": prequential(KNN(k), stream.X, stream.Y, every=50, window=50).as_dict()
         for k in (3, 10)
     }
-    page = report.write_demo(tmp_path / "demo", runs, about="a <small> stream")
+    page = paper.write_demo(tmp_path / "demo", runs, about="a <small> stream")
     text = page.read_text(encoding="utf-8")
     assert "a &lt;small&gt; stream" in text
     assert "k = 10" in text

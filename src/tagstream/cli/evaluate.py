@@ -67,8 +67,13 @@ def evaluate(
         typer.Option("--every", min=1, help="Items between points of the curve.  [default: 1/20]"),
     ] = None,
     curve: Annotated[bool, typer.Option("--curve", help="Print the learning curve too.")] = False,
-    threshold: Annotated[
-        float | None, typer.Option("--threshold", help="Score from which a label is predicted.")
+    decide: Annotated[
+        str | None,
+        typer.Option(
+            "--decide",
+            metavar="RULE",
+            help="What is predicted: a least score, top3, balanced, f1 or hamming.",
+        ),
     ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -84,6 +89,7 @@ def evaluate(
       tagstream evaluate posts.jsonl
       tagstream evaluate emotions --holdout --method oml --method knn
       tagstream evaluate songs.arff --method all --curve
+      tagstream evaluate posts.jsonl --decide f1
       tagstream evaluate posts.jsonl --delay 100 --json > result.json
     """
     from tagstream import evaluate as protocols
@@ -93,7 +99,7 @@ def evaluate(
     download(data, quiet)
     whole = reading.whole(data)
     X, Y = whole.X, to_chunk(whole).Y
-    how: dict[str, Any] = {"threshold": threshold}
+    how: dict[str, Any] = {"decide": _rule(decide)}
     if holdout:
         how |= {"folds": folds, "repeats": repeats, "seed": seed}
     else:
@@ -117,6 +123,14 @@ def evaluate(
     if curve and not holdout:
         for name, result in results.items():
             _put_curve(name, result)
+
+
+def _rule(text: str | None) -> str | float | None:
+    """The rule that was written: a number is a threshold."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def _put_results(title: str, results: dict[str, Any]) -> None:
@@ -165,7 +179,7 @@ def demo(
     """
     from tagstream.data import make_stream
     from tagstream.evaluate import prequential
-    from tagstream.report import write_demo
+    from tagstream.paper import write_demo
 
     stream = make_stream(items + 1, n_late=2, seed=seed)
     about = f"a made-up stream of {items:,} items; test, then train"
@@ -217,12 +231,12 @@ def reproduce(
     """
     import logging
 
-    from tagstream import experiments
+    from tagstream import paper
 
     logging.getLogger("tagstream").addHandler(logging.NullHandler())  # told below
     show_compiling(quiet)
     with Bar("cells", quiet) as bar:
-        done = experiments.run(
+        done = paper.run(
             results, quick=quick, jobs=jobs, only=only, fresh=fresh, progress=bar, downloads=bar
         )
     for name, how in done.missing.items():
@@ -247,7 +261,7 @@ def report(
     Example:
       tagstream report results report
     """
-    from tagstream.report import build
+    from tagstream.paper import build
 
     if not Path(results).is_dir():
         raise Failed(f"{results}: must be a directory of records; see tagstream reproduce --help")

@@ -150,7 +150,7 @@ def measures_of(counts: Mapping[str, Any]) -> dict[str, float]:
 
 def published() -> Any:
     """Numbers of others: ``published.json``."""
-    return json.loads((files("tagstream.report") / "published.json").read_text(encoding="utf-8"))
+    return json.loads((files("tagstream.paper") / "published.json").read_text(encoding="utf-8"))
 
 
 class Wins(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tagstream.report.results import (
+from tagstream.paper.results import (
     ABLATION,
     AXES,
     ELM,

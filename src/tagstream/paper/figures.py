@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tagstream.report.results import (
+from tagstream.paper.results import (
     ABLATION,
     AXES,
     BARS,

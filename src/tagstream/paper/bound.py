@@ -12,8 +12,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream import metric, projection
-from tagstream.experiments.plan import INIT, STEP_MAX, STEP_MIN
 from tagstream.labels import Labels
+from tagstream.paper.plan import INIT, STEP_MAX, STEP_MIN
 
 __all__ = ["bound"]
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream import __version__, data, evaluate
-from tagstream.experiments.bound import bound
-from tagstream.experiments.plan import (
+from tagstream.paper.bound import bound
+from tagstream.paper.plan import (
     CHECKPOINTS,
     FADING,
     FOLDS,

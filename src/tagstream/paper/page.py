@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tagstream.report.figures import draw_demo, make_figures, save
-from tagstream.report.results import (
+from tagstream.paper.figures import draw_demo, make_figures, save
+from tagstream.paper.results import (
     ELM,
     KNN,
     MEASURES,
@@ -20,7 +20,7 @@ from tagstream.report.results import (
     Results,
     count_wins,
 )
-from tagstream.report.tables import Table, inline, make_tables
+from tagstream.paper.tables import Table, inline, make_tables
 
 __all__ = ["build", "update_markers", "write_demo"]
 
