@@ -36,10 +36,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     A subclass gives these hooks: ``_check_params``; ``_start`` (make the empty state for
     ``n_features_in_`` features and, when ``_sparse``, sparse rows); ``_grow`` (``q`` labels from
     now on, new ones to the right); ``_learn`` (a checked batch; ``n_seen_`` is still the count
-    before it); ``_proba`` (scores in [0, 1] of checked rows); ``_freeze`` (give a twin that is only
-    read its own copy of what learning changes in place); ``_dump`` and ``_load`` (the state as plain
-    values, and back: ``_load`` is called instead of ``_start`` and ``_grow``, takes nothing for
-    granted but the vocabulary, and checks names, shapes, types and ranges).
+    before it); ``_proba`` (scores in [0, 1] of checked rows); ``_freeze`` (give a twin that is
+    only read its own copy of what learning changes in place); ``_dump`` and ``_load`` (the state
+    as plain values, and back: ``_load`` is called instead of ``_start`` and ``_grow``, takes
+    nothing for granted but the vocabulary, and checks names, shapes, types and ranges).
 
     Calls from several threads wait for each other.  Those who must not wait read a :meth:`view`.
 

@@ -28,8 +28,10 @@ RULES = {"balanced": 0.5, "f1": 1.0, "hamming": 0.0}  # β
 TOP = re.compile(r"top([1-9][0-9]{0,8})")
 
 
-def check_rule(name: str, rule: object) -> None:
+def check_rule(name: str, rule: object, *, none: bool = False) -> None:
     """Raise unless ``rule`` is something that :func:`decide` understands."""
+    if none and rule is None:
+        return
     if isinstance(rule, str):
         if rule not in RULES and TOP.fullmatch(rule) is None:
             named = ", ".join(map(repr, RULES))

@@ -328,6 +328,16 @@ class FastMap:
             )
             self._shared = False
 
+    def keep(self, columns: list[int]) -> None:
+        """Leave out all labels but those at ``columns``."""
+        self.state = self.state._replace(
+            D=np.ascontiguousarray(self.state.D[:, columns]),
+            fresh=self.state.fresh[columns],
+            counters=np.array([self.state.counters[USED], 0]),
+            added=self.state.added.copy(),
+        )
+        self._shared = False
+
     def reset(
         self,
         s: Vector,

@@ -506,6 +506,15 @@ class Head:
             new[(labels == UNKNOWN).all(axis=1)] = UNKNOWN
         self._queue = Queue(np.hstack([labels, new]), at)
 
+    def keep(self, columns: list[int]) -> None:
+        """Leave out all labels but those at ``columns``, and count from nothing."""
+        w, A, d, a = self.weights
+        self.weights = Weights(w, A, d[columns], a[columns])
+        self.now = _kept(self.now, columns)
+        self.behind = _kept(self.behind, columns) if self.lag else self.now
+        labels, at = self._queue
+        self._queue = Queue(np.ascontiguousarray(labels[:, columns]), at)
+
     def learn(
         self,
         evidence: Evidence,
@@ -565,9 +574,7 @@ class Head:
             self.weights, self.now, fast.state, evidence, self.votes, self._half_log, *out
         )  # fmt: skip
 
-    def recount(
-        self, Y: Bytes, sign: int, known: npt.NDArray[np.bool_] | None = None
-    ) -> None:
+    def recount(self, Y: Bytes, sign: int, known: npt.NDArray[np.bool_] | None = None) -> None:
         """Count examples once more (``sign`` = 1) or once less (−1), and learn nothing.
 
         For a correction: the old labels once less, the new ones once more; for an item that is
@@ -647,6 +654,12 @@ def _grown(past: History, more: int) -> History:
     return History(
         *(part if name == "t" else np.pad(part, (0, more)) for name, part in past._asdict().items())
     )
+
+
+def _kept(past: History, columns: list[int]) -> History:
+    none = np.zeros(len(columns), np.int64)
+    recent = (getattr(past, name)[columns] for name in ("last", "fast", "slow"))
+    return History(none, none.copy(), np.zeros(1, np.int64), *recent)
 
 
 def _load_history(state: Any, q: int) -> History:

@@ -144,8 +144,8 @@ class Store(Protocol):
     def numbers(self, positions: Positions) -> Positions:
         """Return the numbers in the stream."""
 
-    def corrected(self, positions: Positions) -> npt.NDArray[np.bool_]:
-        """Return which of the examples were relabelled."""
+    def corrected(self) -> npt.NDArray[np.bool_]:
+        """Return which of the stored examples were relabelled."""
 
     def position_of(self, id: Hashable) -> int | None:
         """Return where the newest example of that name is stored; None if it is not."""
@@ -683,12 +683,9 @@ class LocalStore:
         numbers: Positions = self._numbers.live[positions]
         return numbers
 
-    def corrected(self, positions: Positions) -> npt.NDArray[np.bool_]:
-        """Return which of the examples were relabelled."""
-        if self._corrected is None:
-            return np.zeros(np.shape(positions), np.bool_)
-        flags: npt.NDArray[np.bool_] = self._corrected.live[positions]
-        return flags
+    def corrected(self) -> npt.NDArray[np.bool_]:
+        """Return which of the stored examples were relabelled."""
+        return np.zeros(len(self), np.bool_) if self._corrected is None else self._corrected.live
 
     def position_of(self, id: Hashable) -> int | None:
         """Return where the newest example of that name is stored; None if it is not."""

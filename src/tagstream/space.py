@@ -6,7 +6,7 @@ it, which is renewed when P is, so that learning an example costs no new codes f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from tagstream.examples import Examples
 from tagstream.kernels import project_dense
 from tagstream.labels import Labels
 from tagstream.projection import leading_directions
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Space"]
 
@@ -167,7 +170,7 @@ class Space:
         return float(2.0**self.exponent)
 
     # ------------------------------------------------------------------ state
-    def snapshot(self) -> Space:
+    def snapshot(self) -> Self:
         """Return an immutable picture: what encodes is never changed in place."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)

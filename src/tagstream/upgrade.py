@@ -34,6 +34,10 @@ def from_format_1(learner: str, state: dict[str, Any]) -> tuple[str, dict[str, A
         params["decide"] = params.pop("threshold")
     if "memory" in inner:
         inner["store"] = _store(inner.pop("memory"))
+    if learner in ("OML", "KNN"):
+        params["head"] = False
+    if learner == "KNN":
+        inner["belief"] = None
     if learner == "OML":
         learner, params, inner = _oml(params, inner, state["sparse"])
     return learner, {**state, "params": params, "learner": inner}
@@ -69,11 +73,12 @@ def _oml(
     if published["projection"] == "first":
         state["store"] = {**state["store"], "codes": None}
         space["codec"] = np.zeros((0, 0))
-        for name in ("ridge", "scale", "lift"):
+        for name in ("ridge", "scale", "lift", "head"):
             params.pop(name)
         kept = ("step", "step_min", "update", "first_block")
         return "PublishedOML", params | {name: published[name] for name in kept}, state
     state |= {
+        "belief": None,
         "choice": choice,
         "next_fit": counters["_next_fit"],
         "next_choice": counters["_next_choice"],

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tagstream.belief import Items
 from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
-from tagstream.decision import check_rule
+from tagstream.fastmap import inputs_of
 from tagstream.labels import Labels, as_array
-from tagstream.models.neighbors import Located, NeighborClassifier
+from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
 
 __all__ = ["KNN"]
 
-BLOCK = 1024  # examples searched at a time
 FIRST_COUNT = 20  # stored examples at the first recount of the tables
 
 
@@ -47,6 +47,12 @@ class KNN(NeighborClassifier):
     decide : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
         From scores to labels, see :func:`tagstream.decision.decide`; a number is the score from
         which a label is predicted.
+    head : bool
+        Weigh the votes, together with how frequent and how recent labels are, by an online
+        logistic model whose probabilities are the scores (:mod:`tagstream.head`); for majority
+        votes only.
+    lag : int
+        How many items late labels come, for the head.
     store : optional
         Where examples are kept: something whose ``open`` makes a
         :class:`~tagstream.memory.Store`; by default this process.
@@ -69,23 +75,26 @@ class KNN(NeighborClassifier):
         vote: str = "majority",
         window: int | None = None,
         decide: str | float = 0.5,
+        head: bool = False,
+        lag: int = 0,
         store: Any = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.vote = vote
         self.window = window
         self.decide = decide
+        self.head = head
+        self.lag = lag
         self.store = store
 
     def _check_params(self) -> None:
-        check_number("n_neighbors", self.n_neighbors, kind=int, least=1)
+        self._check_neighbors()
         check_choice("vote", self.vote, ("majority", "map"))
-        check_number("window", self.window, kind=int, least=1, none=True)
-        check_rule("decide", self.decide)
-        self._check_store()
+        if self.head and self.vote == "map":
+            raise ValueError("head must be False for vote='map', got True")
 
     def _start(self) -> None:
-        self._store = self._open_store()
+        self._store, self._belief = self._open_store(), self._new_belief()
         # _tables[h, r, j]: stored items of which C_j = r, without (h = 0) or with the label.
         self._tables = np.zeros((2, self.n_neighbors + 1, 0), np.int64)
         self._counts: list[npt.NDArray[np.int32]] = []  # C_j of each stored item, oldest first
@@ -94,6 +103,8 @@ class KNN(NeighborClassifier):
     def _grow(self, q: int) -> None:
         old = self._tables.shape[2]
         self._store.grow(q)
+        if self._belief is not None:
+            self._belief.grow(q)
         if self.vote == "map":
             self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, q - old)))
             # No stored item has a new label, hence none of its neighbours does.
@@ -113,8 +124,13 @@ class KNN(NeighborClassifier):
             mine = Labels(labels.Y[part], None if labels.known is None else labels.known[part])
             positions = len(self._store) + np.arange(size)
             self._store.append(rows[part], mine, None if ids is None else ids[part])
+            lo = self._store.first_seen(positions)
+            if self._belief is not None:
+                ends = np.maximum(positions - self.lag, lo)
+                found = self._store.search_rows(rows[part], self._belief.n_votes, lo, ends)[1]
+                items = Items(rows[part], found, None, inputs_of(None))
+                self._belief.learn(items, mine, self._store, self.n_seen_ + done)
             if self.vote == "map":
-                lo = self._store.first_seen(positions)
                 found = self._store.search_rows(rows[part], self.n_neighbors, lo, positions)[1]
                 self._enter(self._count(found), mine)
             self._store.forget()
@@ -124,22 +140,29 @@ class KNN(NeighborClassifier):
                 held = len(self._store)
                 self._next_count += max(held // 4, 1)
 
-    def _locate(self, X: Rows, k: int) -> Located:
-        squares, found = self._store.search_rows(X.astype(np.float32, copy=False), k)
-        return Located(np.sqrt(squares), found)
+    def _locate(self, rows: Rows, k: int) -> Located:
+        squares, found = self._store.search_rows(rows, k)
+        return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
 
     # ------------------------------------------------------------------ corrections
     def _relabel(self, position: int, labels: Labels) -> None:
-        self._store.relabel(position, labels)
+        old = self._store.relabel(position, labels)
+        if self._belief is not None:
+            row = self._store.take(slice(position, position + 1))
+            self._belief.relabel(Items(row, None, None, inputs_of(None)), old, labels)
         self._count_again()
 
     def _forget(self, position: int) -> None:
-        self._store.remove(position)
+        old = self._store.remove(position)
+        if self._belief is not None:
+            self._belief.forget(position, old, self._store)
         self._count_again()
 
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
         self._store.map_labels(columns)
         self.classes_ = as_array(names)
+        if self._belief is not None:
+            self._belief.keep([c[0] for c in columns], self._store.labels())
         self._tables = np.zeros((*self._tables.shape[:2], len(names)), np.int64)
         self._count_again()
 
@@ -203,12 +226,15 @@ class KNN(NeighborClassifier):
     @property
     def nbytes_(self) -> int:
         """Bytes of the stored examples and tables."""
-        return self._store.nbytes + self._tables.nbytes + sum(c.nbytes for c in self._counts)
+        belief = 0 if self._belief is None else self._belief.nbytes
+        tables = self._tables.nbytes + sum(c.nbytes for c in self._counts)
+        return self._store.nbytes + belief + tables
 
     def _dump(self) -> dict[str, Any]:
         q = len(self.classes_)
         return {
             "store": self._store.dump(),
+            "belief": None if self._belief is None else self._belief.dump(),
             "tables": self._tables.copy(),
             "counts": np.array(self._counts, np.int32).reshape(len(self._counts), q),
             "next_count": self._next_count,
@@ -216,10 +242,12 @@ class KNN(NeighborClassifier):
 
     def _freeze(self, twin: KNN) -> None:
         twin._store, twin._tables = self._store.snapshot(), self._tables.copy()
+        twin._belief = None if self._belief is None else self._belief.snapshot()
 
     def _load(self, state: dict[str, Any]) -> None:
-        expect_keys("KNN", state, "store", "tables", "counts", "next_count")
+        expect_keys("KNN", state, "store", "belief", "tables", "counts", "next_count")
         self._store = self._load_store(state["store"])
+        self._load_belief(state["belief"], wide=self._sparse)
         bayesian = self.vote == "map"
         q, n, k = len(self.classes_), len(self._store) if bayesian else 0, self.n_neighbors
         shape = (2, k + 1, q if bayesian else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,15 +11,18 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tagstream.base import StreamClassifier
-from tagstream.checks import Rows, check_number
-from tagstream.decision import decide
+from tagstream.belief import PARTS, Belief, Items, Reasons
+from tagstream.checks import Rows, check_choice, check_number
+from tagstream.decision import check_rule, decide
 from tagstream.labels import Labels, read_labels
 from tagstream.memory import LocalStore, Store
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Explanation", "Neighbor", "NeighborClassifier"]
+__all__ = ["BLOCK", "Explanation", "Located", "Neighbor", "NeighborClassifier"]
+
+BLOCK = 4096  # examples that are embedded and looked up at a time
 
 
 @dataclass(frozen=True)
@@ -44,24 +47,41 @@ class Explanation:
         first.
     voters : dict
         Suggested label name to the names of the neighbours that voted for it.
+    parts : dict
+        Suggested label name to what each source adds to its log-odds: votes, regression, fast
+        map, prior, recent labels, copy.  Empty for learners without a head.
+    copy_of : Neighbor or None
+        The stored item that is nearly the same and lent its labels.
+    corrected : bool
+        Whether that item was corrected.
     """
 
     neighbors: tuple[Neighbor, ...]
     scores: dict[Hashable, float]
     voters: dict[Hashable, tuple[Hashable, ...]]
+    parts: dict[Hashable, dict[str, float]] = field(default_factory=dict)
+    copy_of: Neighbor | None = None
+    corrected: bool = False
 
 
 class Located(NamedTuple):
-    """Items and what is near them.
+    """Items, and what is near them.
 
     Attributes
     ----------
-    distances, found : arrays of shape (m, k)
-        Of the nearest stored items, nearest first; infinity and −1 where there are fewer.
+    items : Items
+    distances : array of shape (m, k)
+        Of the stored items at ``items.found``, nearest first; infinity where there are fewer.
     """
 
+    items: Items
     distances: npt.NDArray[np.float64]
-    found: npt.NDArray[np.int64]
+
+    @property
+    def found(self) -> npt.NDArray[np.int64]:
+        """Positions of the nearest stored items, (m, k); −1 where there are fewer."""
+        assert self.items.found is not None
+        return self.items.found
 
 
 class NeighborClassifier(StreamClassifier):
@@ -73,13 +93,22 @@ class NeighborClassifier(StreamClassifier):
     n_neighbors: int
     window: int | None
     store: Any = None
+    head: bool = False
+    lag: int = 0
     _store: Store
+    _belief: Belief | None = None
 
-    def _locate(self, X: Rows, k: int) -> Located:
-        """Return the k nearest stored items of each row."""
+    def _locate(self, rows: Rows, k: int) -> Located:
+        """Return the k nearest stored items of each row, of single precision."""
         raise NotImplementedError
 
-    def _check_store(self) -> None:
+    def _check_neighbors(self) -> None:
+        """Check the parameters that all of them have."""
+        check_number("n_neighbors", self.n_neighbors, kind=int, least=1, most=1e6)
+        check_number("window", self.window, kind=int, least=1, none=True)
+        check_rule("decide", self.decide)
+        check_choice("head", self.head, (True, False))
+        check_number("lag", self.lag, kind=int, least=0, most=1e6)
         if self.store is not None and not hasattr(self.store, "open"):
             raise ValueError(f"store must be None or have open(), got {self.store!r}")
 
@@ -89,6 +118,25 @@ class NeighborClassifier(StreamClassifier):
             return LocalStore(self.n_features_in_, sparse=self._sparse, window=self.window)
         made: Store = self.store.open(self.n_features_in_, sparse=self._sparse, window=self.window)
         return made
+
+    def _new_belief(self) -> Belief | None:
+        """Return a head that has learnt nothing, if there is to be one.
+
+        It looks at the votes of a third of the neighbours, of all, and of three times as many.
+        """
+        if not self.head:
+            return None
+        k = self.n_neighbors
+        votes = (max(1, (3 * k + 5) // 10), k, 3 * k)
+        return Belief(self.n_features_in_, sparse=self._sparse, votes=votes, lag=self.lag)
+
+    def _load_belief(self, state: Any, *, wide: bool) -> None:
+        """Take over the head that a file holds; ``wide``: the regression takes sparse rows."""
+        self._belief = self._new_belief()
+        if (self._belief is None) != (state is None):
+            raise ValueError("there must be a head if and only if it is asked for")
+        if self._belief is not None:
+            self._belief.load(state, len(self.classes_), self._store, wide=wide)
 
     def _load_store(self, state: Any) -> LocalStore:
         """Return the stored examples that a file holds."""
@@ -100,18 +148,31 @@ class NeighborClassifier(StreamClassifier):
             )
         return store
 
-    def _voters(self) -> int:
-        """Return how many items vote: k, or all if there are fewer."""
+    def _n_asked(self) -> int:
+        """Return how many neighbours are looked up: those that vote, or that the head asks."""
         if not self.n_neighbors >= 1:  # changed since it was last checked
             self._check_params()
-        return min(self.n_neighbors, max(len(self._store), 1))
+        return self.n_neighbors if self._belief is None else self._belief.n_votes
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
-        return self._scored(self._locate(X, self._voters()))
+        rows = X.astype(np.float32, copy=False)
+        if not len(self._store):
+            return np.zeros((rows.shape[0], len(self.classes_)))
+        parts = [
+            self._scored(self._locate(rows[first : first + BLOCK], self._n_asked()))
+            for first in range(0, max(rows.shape[0], 1), BLOCK)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _scored(self, located: Located) -> npt.NDArray[np.float64]:
         """Return the scores of located items."""
-        return self._store.votes(located.found)
+        if self._belief is None:
+            return self._store.votes(located.found)
+        return self._belief.scores(self._to_weigh(located), self._store)
+
+    def _to_weigh(self, located: Located) -> Items:
+        """Return items as the head is to see them."""
+        return located.items
 
     # ------------------------------------------------------------------ corrections
     def relabel(self, id: Hashable, labels: Any) -> Self:
@@ -226,7 +287,7 @@ class NeighborClassifier(StreamClassifier):
         """
         with self._lock:
             check_is_fitted(self)
-            rows = self._check_query(X)
+            rows = self._check_query(X).astype(np.float32, copy=False)
             k = self.n_neighbors if n_neighbors is None else n_neighbors
             check_number("n_neighbors", k, kind=int, least=1)
             located = self._locate(rows, min(k, len(self._store)))
@@ -234,31 +295,54 @@ class NeighborClassifier(StreamClassifier):
         return (located.distances, numbers) if return_distance else numbers
 
     def explain(self, X: Any) -> list[Explanation]:
-        """Tell for each row which stored items voted, how near they are, and for what."""
+        """Tell for each row why it gets its labels: who is near, and what spoke for each label."""
         with self._lock:
             check_is_fitted(self)
-            located = self._locate(self._check_query(X), self._voters())
-            scores = self._scored(located)
+            rows = self._check_query(X).astype(np.float32, copy=False)
+            located = self._locate(rows, self._n_asked())
+            reasons = None
+            if self._belief is None:
+                scores = self._scored(located)
+            else:
+                reasons = self._belief.reasons(self._to_weigh(located), self._store)
+                scores = reasons.p
             chosen = decide(scores, self.decide)
             return [
-                self._explain_one(*one)
-                for one in zip(located.distances, located.found, scores, chosen, strict=True)
+                self._explain_one(located, scores[i], chosen[i], reasons, i)
+                for i in range(rows.shape[0])
             ]
 
-    def _explain_one(self, distances: Any, found: Any, scores: Any, chosen: Any) -> Explanation:
+    def _explain_one(
+        self, located: Located, scores: Any, chosen: Any, reasons: Reasons | None, i: int
+    ) -> Explanation:
         names = self.classes_.tolist()
+        found = located.found[i, : self.n_neighbors]
         found = found[found >= 0]
+        neighbors = self._neighbors(found, located.distances[i])
         labels = self._store.labels(found).Y.astype(bool)
-        ids = self._store.ids(found)
-        neighbors = tuple(
-            Neighbor(i, float(far), tuple(names[j] for j in np.flatnonzero(has)))
-            for i, far, has in zip(ids, distances, labels, strict=False)
-        )
         order = np.argsort(-scores, kind="stable").tolist()
+        suggested = [j for j in order if chosen[j]]
         voters = {
-            names[j]: tuple(i for i, has in zip(ids, labels, strict=True) if has[j])
-            for j in order
-            if chosen[j]
+            names[j]: tuple(n.id for n, has in zip(neighbors, labels, strict=True) if has[j])
+            for j in suggested
         }
         shown = {names[j]: float(scores[j]) for j in order if chosen[j] or labels[:, j].any()}
-        return Explanation(neighbors, shown, voters)
+        if reasons is None:
+            return Explanation(neighbors, shown, voters)
+        parts = {
+            names[j]: dict(zip(PARTS, reasons.parts[i, j].tolist(), strict=True)) for j in suggested
+        }
+        copied = int(reasons.copy_of[i])
+        if copied < 0:
+            return Explanation(neighbors, shown, voters, parts)
+        (copy_of,) = self._neighbors(np.array([copied]), [0.0])
+        corrected = bool(self._store.corrected()[copied])
+        return Explanation(neighbors, shown, voters, parts, copy_of, corrected)
+
+    def _neighbors(self, found: npt.NDArray[np.int64], distances: Any) -> tuple[Neighbor, ...]:
+        names = self.classes_.tolist()
+        labels = self._store.labels(found).Y
+        return tuple(
+            Neighbor(i, float(far), tuple(names[j] for j in np.flatnonzero(has)))
+            for i, far, has in zip(self._store.ids(found), distances, labels, strict=False)
+        )

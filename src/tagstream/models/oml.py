@@ -21,16 +21,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tagstream import projection
+from tagstream.belief import Items
 from tagstream.checks import Rows, blas_threads, check_choice, check_number, expect_keys
-from tagstream.decision import check_rule
+from tagstream.fastmap import Inputs, inputs_of
 from tagstream.labels import Labels, as_array
-from tagstream.models.neighbors import Located, NeighborClassifier
+from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
 from tagstream.schedule import FIRST_FIT, is_full, next_choice, next_fit
 from tagstream.space import Space
 
 __all__ = ["OML"]
-
-BLOCK = 4096  # examples whose projections are held at a time
 
 
 class Embedded(NamedTuple):
@@ -38,6 +37,7 @@ class Embedded(NamedTuple):
 
     Z: npt.NDArray[np.float64]  # (m, q)
     codes: npt.NDArray[np.float32]  # (m, d)
+    inputs: Inputs  # the rows as P takes them
 
 
 class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier):  # type: ignore[misc]
@@ -62,8 +62,15 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     window : int, optional
         Keep only that many examples; P, votes and choices then follow the window.
     decide : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
-        From scores to labels, see :func:`tagstream.decision.decide`; a number is the score from
-        which a label is predicted.
+        From scores to labels, see :func:`tagstream.decision.decide`: half-way between the two
+        that follow; for the highest F1; for the lowest Hamming loss; the so many highest scores;
+        or the score from which a label is predicted.
+    head : bool
+        Weigh votes, regression, priors, recent labels and near copies by an online logistic model
+        whose probabilities are the scores; it learns from every example and every correction at
+        once (:mod:`tagstream.belief`).  Without it the share of the votes is the score.
+    lag : int
+        How many items late labels come, for the head.
     store : optional
         Where examples are kept: something whose ``open`` makes a
         :class:`~tagstream.memory.Store`; by default this process.
@@ -98,7 +105,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         scale: str | None = "auto",
         lift: str | None = "auto",
         window: int | None = None,
-        decide: str | float = 0.5,
+        decide: str | float = "balanced",
+        head: bool = True,
+        lag: int = 0,
         store: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -110,25 +119,24 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self.lift = lift
         self.window = window
         self.decide = decide
+        self.head = head
+        self.lag = lag
         self.store = store
         self.random_state = random_state
 
     # ------------------------------------------------------------------ hooks
     def _check_params(self) -> None:
         check_number("n_components", self.n_components, kind=int, least=1, none=True)
-        check_number("n_neighbors", self.n_neighbors, kind=int, least=1)
+        self._check_neighbors()
         check_number("step_max", self.step_max, least=0)
         if self.ridge != "auto":
             check_number("ridge", self.ridge, least=0, most=1e300)
         check_choice("scale", self.scale, ("auto", *projection.SCALES))
         check_choice("lift", self.lift, ("auto", *projection.LIFTS))
-        check_number("window", self.window, kind=int, least=1, none=True)
-        check_rule("decide", self.decide)
-        self._check_store()
 
     def _start(self) -> None:
         self._seed = int(check_random_state(self.random_state).randint(2**31))
-        self._store = self._open_store()
+        self._store, self._belief = self._open_store(), self._new_belief()
         self._space = Space(self.n_components)
         self._projection: projection.Projection | None = None
         self._choice: projection.Choice | None = None
@@ -140,6 +148,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._space.grow(q)
         self._store.widen_codes(self._space.d)
         self._asked = None
+        if self._belief is not None:
+            self._belief.grow(q)
         if self._projection is not None:
             self._projection = self._projection.grown(q)
 
@@ -154,22 +164,34 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
                 rows[part],
                 Labels(labels.Y[part], None if labels.known is None else labels.known[part]),
                 None if ids is None else ids[part],
+                seen,
             )
             done, seen = done + size, seen + size
             if seen == self._next_fit:
                 self._renew(seen)
 
-    def _learn_block(self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
-        store = self._store
+    def _learn_block(
+        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+    ) -> None:
+        store, belief = self._store, self._belief
+        items = Items(rows, None, None, inputs_of(None))
         if self._projection is None:
             store.append(rows, labels, ids)
         else:
-            Z, codes = self._embed(rows)
-            positions = len(store) + np.arange(len(Z))
-            store.append(rows, labels, ids, codes)
-            nearest = store.search_codes(codes, 1, store.first_seen(positions), positions)[1][:, 0]
+            made = self._embed(rows)
+            positions = len(store) + np.arange(rows.shape[0])
+            store.append(rows, labels, ids, made.codes)
+            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_votes
+            found = store.search_codes(made.codes, k, lo, positions)[1]
+            nearest = found[:, 0]
             theirs = store.labels(np.maximum(nearest, 0))
-            self._space.play(Z, labels, theirs, nearest < 0, step_max=self.step_max)
+            self._space.play(made.Z, labels, theirs, nearest < 0, step_max=self.step_max)
+            if belief is not None and self.lag:
+                ends = np.maximum(positions - self.lag, lo)
+                found = store.search_codes(made.codes, k, lo, ends)[1]
+            items = Items(rows, found, made.Z, made.inputs)
+        if belief is not None:
+            belief.learn(items, labels, store, seen)
         store.forget()
 
     def _renew(self, t: int) -> None:
@@ -192,10 +214,12 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
                 )  # fmt: skip
                 self._next_choice = next_choice(t, self.window)
                 self._space.turn(examples)
-            self._projection = projection.fit(
+            self._projection, spread = projection.fit(
                 examples, self._choice, lift_size=lift_size, seed=self._seed,
                 start=self._projection,
             )  # fmt: skip
+            if self._belief is not None:
+                self._belief.refit(spread, self._choice.ridge, self._store)
             self._space.renew()
             self._store.encode(lambda rows: self._embed(rows).codes)
         self._asked = None
@@ -210,39 +234,51 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         The last single item is remembered, since in a stream the item that is asked for is often
         the next to be learnt.
         """
-        assert self._projection is not None
-        if rows.shape[0] != 1:
-            Z = self._projection(rows)
-            return Embedded(Z, self._space.encode(Z))
         asked = self._asked
-        if asked is None or asked[0] != self._next_fit or not _same(asked[1], rows):
-            Z = self._projection(rows)
-            asked = self._next_fit, rows.copy(), Embedded(Z, self._space.encode(Z))
-            self._asked = asked
-        return asked[2]
+        if asked is not None and asked[0] == self._next_fit and _same(asked[1], rows):
+            return asked[2]
+        assert self._projection is not None
+        inputs = self._projection.inputs(rows)
+        Z = self._projection.apply(inputs)
+        made = Embedded(Z, self._space.encode(Z), inputs_of(inputs))
+        if rows.shape[0] == 1:
+            self._asked = self._next_fit, rows.copy(), made
+        return made
 
     # ------------------------------------------------------------------ corrections
     def _relabel(self, position: int, labels: Labels) -> None:
-        self._store.relabel(position, labels)
+        old = self._store.relabel(position, labels)
+        if self._belief is not None:
+            row = self._store.take(slice(position, position + 1))
+            self._belief.relabel(self._locate(row, 1).items, old, labels)
 
     def _forget(self, position: int) -> None:
-        self._store.remove(position)
+        old = self._store.remove(position)
+        if self._belief is not None:
+            self._belief.forget(position, old, self._store)
 
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
         self._store.map_labels(columns)
         self._space.keep([c[0] for c in columns])
         self.classes_ = as_array(names)
+        if self._belief is not None:
+            self._belief.keep([c[0] for c in columns], self._store.labels())
         if self._projection is not None:
             self._renew(self.n_seen_)
 
     # ------------------------------------------------------------------ neighbours
-    def _locate(self, X: Rows, k: int) -> Located:
-        rows = X.astype(np.float32, copy=False)
+    def _locate(self, rows: Rows, k: int) -> Located:
         if self._projection is None:
             squares, found = self._store.search_rows(rows, k)
-            return Located(np.sqrt(squares), found)
-        squares, found = self._store.search_codes(self._embed(rows).codes, k)
-        return Located(np.sqrt(squares) * self._space.scale, found)
+            return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
+        made = self._embed(rows)
+        squares, found = self._store.search_codes(made.codes, k)
+        items = Items(rows, found, made.Z, made.inputs)
+        return Located(items, np.sqrt(squares) * self._space.scale)
+
+    def _to_weigh(self, located: Located) -> Items:
+        # Before there is a metric the head looks for neighbours in scaled columns.
+        return located.items._replace(found=None) if self._projection is None else located.items
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
         """Return the codes of the rows in the metric space, an array of shape (n, d).
@@ -259,11 +295,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     # ------------------------------------------------------------------ state
     def _freeze(self, twin: OML) -> None:
         twin._store, twin._space = self._store.snapshot(), self._space.snapshot()
+        twin._belief = None if self._belief is None else self._belief.snapshot()
 
     def _dump(self) -> dict[str, Any]:
         return {
             "store": self._store.dump(),
             "space": self._space.dump(),
+            "belief": None if self._belief is None else self._belief.dump(),
             "projection": None if self._projection is None else self._projection.dump(),
             "choice": None if self._choice is None else asdict(self._choice),
             "seed": self._seed,
@@ -273,7 +311,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
     def _load(self, state: dict[str, Any]) -> None:
         expect_keys(
-            "OML", state, "store", "space", "projection", "choice", "seed", "next_fit",
+            "OML", state, "store", "space", "belief", "projection", "choice", "seed", "next_fit",
             "next_choice",
         )  # fmt: skip
         self._asked = None
@@ -289,6 +327,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         d = self._space.d if fitted else None
         if self._store.code_width != d:
             raise ValueError(f"codes must have {d} columns, got {self._store.code_width}")
+        lifted = self._projection is not None and self._projection.lift is not None
+        self._load_belief(state["belief"], wide=self._sparse and not lifted)
         choice = state["choice"]
         self._choice = None if choice is None else projection.Choice.load(choice)
         if fitted and choice is None:
@@ -343,7 +383,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def nbytes_(self) -> int:
         """Bytes of the stored examples and of P and V."""
         made = 0 if self._projection is None else self._projection.nbytes
-        return self._store.nbytes + self._space.nbytes + made
+        belief = 0 if self._belief is None else self._belief.nbytes
+        return self._store.nbytes + self._space.nbytes + belief + made
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -17,16 +17,15 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from tagstream import metric, projection
+from tagstream.belief import Items
 from tagstream.checks import Rows, check_choice, check_number, expect_keys
-from tagstream.decision import check_rule
-from tagstream.labels import Labels, as_array
+from tagstream.fastmap import inputs_of
+from tagstream.labels import Labels
 from tagstream.memory import DenseRows
-from tagstream.models.neighbors import Located, NeighborClassifier
+from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
 from tagstream.space import Space
 
 __all__ = ["PublishedOML"]
-
-BLOCK = 4096  # examples whose projections are held at a time
 
 
 class _PublishedSpace(Space):
@@ -106,14 +105,12 @@ class PublishedOML(NeighborClassifier):
 
     def _check_params(self) -> None:
         check_number("n_components", self.n_components, kind=int, least=1, most=4096, none=True)
-        check_number("n_neighbors", self.n_neighbors, kind=int, least=1)
+        self._check_neighbors()
         check_number("first_block", self.first_block, kind=int, least=1)
         check_choice("step", self.step, metric.STEPS)
         check_choice("update", self.update, metric.UPDATES)
         check_number("step_min", self.step_min, least=0)
         check_number("step_max", self.step_max, least=self.step_min)
-        check_number("window", self.window, kind=int, least=1, none=True)
-        check_rule("decide", self.decide)
 
     def _start(self) -> None:
         self._seed = int(check_random_state(self.random_state).randint(2**31))
@@ -177,14 +174,14 @@ class PublishedOML(NeighborClassifier):
         raise ValueError("labels of the published method must stay as they are; use OML")
 
     # ------------------------------------------------------------------ neighbours
-    def _locate(self, X: Rows, k: int) -> Located:
-        rows = X.astype(np.float32, copy=False)
+    def _locate(self, rows: Rows, k: int) -> Located:
         if self._projection is None:
             squares, found = self._store.search_rows(rows, k)
-            return Located(np.sqrt(squares), found)
+            return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
         space, codes = self._codes()
         squares, found = codes.search(space.encode(self._projection(rows)), k)
-        return Located(np.sqrt(squares) * space.scale, found)
+        items = Items(rows, found, None, inputs_of(None))
+        return Located(items, np.sqrt(squares) * space.scale)
 
     def _codes(self) -> tuple[Space, DenseRows]:
         """Return the codes of all stored items with the present V (Choice C12), kept until then."""

@@ -153,6 +153,8 @@ class Features:
         stored rows, ΦL⁻ᵀ are.  This is L.
     n_features : int
         How many there are.
+    moments : pair of arrays of shape (p,), or None
+        Mean and deviation of dense rows.
     """
 
     unit: bool
@@ -162,6 +164,7 @@ class Features:
     lift: Lift | None
     factor: Matrix | None
     n_features: int
+    moments: tuple[Matrix, Matrix] | None = None
 
     def __call__(self, rows: Rows) -> Any:
         """Return the features of rows: an array, or a CSR matrix of single precision."""
@@ -212,11 +215,13 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
     middle, deviation = moments(examples, unit)
     standard = choice.scale == "standard"
     if choice.lift is None:
-        return Features(unit, middle, deviation if standard else None, None, None, None, p)
+        spread = deviation if standard else None
+        return Features(unit, middle, spread, None, None, None, p, (middle, deviation))
     # Rows that differ by next to nothing ask for numbers beyond the range of single precision.
     u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), 1e30)
     lift, factor = _make_lift(examples, choice.lift, unit, middle, u, lift_size, seed)
-    return Features(unit, None, None, None, lift, factor, len(lift.b))
+    own = None if examples.sparse else (middle, deviation)
+    return Features(unit, None, None, None, lift, factor, len(lift.b), own)
 
 
 def _used_columns(examples: Examples) -> npt.NDArray[np.int32]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,6 @@ from tagstream.projection.features import (
     Features,
     Lift,
     Matrix,
-    Singles,
     centre,
     make_features,
     unit_rows,
@@ -89,24 +88,30 @@ class Projection:
 
     def __call__(self, rows: Rows) -> Matrix:
         """Return z for each row, (n, q); a row's result does not depend on the other rows."""
-        out = np.empty((rows.shape[0], len(self.c)))
-        if self.columns is not None:
-            rows = unit_rows(rows) if self.unit else rows
-            project_sparse(
-                rows.indptr.astype(np.int64), self._row_of[rows.indices],
-                rows.data.astype(np.float32, copy=False), self.P, self.c, out,
-            )  # fmt: skip
-        else:
-            for first in range(0, rows.shape[0], LIFTED):
-                part = slice(first, first + LIFTED)
-                some = rows[part].toarray() if sp.issparse(rows) else rows[part]
-                project_dense(self.features(some), self.P, self.c, out[part])
-        return out
+        parts = [
+            self.apply(self.inputs(rows[first : first + LIFTED]))
+            for first in range(0, max(rows.shape[0], 1), LIFTED)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def features(self, rows: Singles) -> Singles:
-        """Return what P is multiplied with, of dense rows."""
+    def inputs(self, rows: Rows) -> Rows:
+        """Return what P is multiplied with: rows, perhaps of unit length, or their lift."""
         rows = unit_rows(rows) if self.unit else rows
-        return rows if self.lift is None else self.lift(rows)
+        if self.lift is None:
+            return rows
+        return self.lift(rows.toarray() if sp.issparse(rows) else rows)
+
+    def apply(self, inputs: Rows) -> Matrix:
+        """Return z of :meth:`inputs`."""
+        out = np.empty((inputs.shape[0], len(self.c)))
+        if self.columns is None:
+            project_dense(inputs, self.P, self.c, out)
+        else:
+            project_sparse(
+                inputs.indptr.astype(np.int64), self._row_of[inputs.indices],
+                inputs.data.astype(np.float32, copy=False), self.P, self.c, out,
+            )  # fmt: skip
+        return out
 
     def dump(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -149,6 +154,48 @@ def _of_columns(
 ) -> Projection:
     """Return the projection of sparse inputs from the rows of P that are not zero."""
     return Projection(np.pad(P, ((0, 1), (0, 0))).astype(np.float32), c, None, columns, p, unit)
+
+
+class Equations(NamedTuple):
+    """Normal equations, and what else follows from the same pass.
+
+    Attributes
+    ----------
+    inner, right : arrays of shape (p, p) and (p, q)
+        X̃ᵀX̃ and X̃ᵀT.
+    mid : array of shape (p,)
+        Mean of the features.
+    variances : array of shape (p,)
+        Sums of their squares, centred; of a kernel's before they are turned.
+    rounding : float
+        About how far below zero rounding leaves the eigenvalues.
+    """
+
+    inner: Matrix
+    right: Matrix
+    mid: Matrix
+    variances: Matrix
+    rounding: float
+
+
+class Spread(NamedTuple):
+    """How the inputs of a fit are spread, for those who learn on between fits.
+
+    Attributes
+    ----------
+    squares : array of shape (p,)
+        Sums of squares of what P is multiplied with, over all examples: centred, if dense.
+    shift, factor : arrays of shape (p,), or None
+        Dense inputs are (x − shift)·factor.  None: they are sparse.
+    mean, deviation : arrays of shape (p,), or None
+        Of dense rows.
+    """
+
+    squares: Matrix
+    shift: Matrix | None
+    factor: Matrix | None
+    mean: Matrix | None
+    deviation: Matrix | None
 
 
 class Design:
@@ -197,8 +244,8 @@ class Design:
         inner = inner.toarray() if sp.issparse(inner) else inner
         return centre(inner), 1e-12 * float(np.trace(inner))
 
-    def equations(self) -> tuple[Matrix, Matrix, Matrix, float]:
-        """Return X̃ᵀX̃, X̃ᵀT, the mean of the features, and how large rounding is, in one pass."""
+    def equations(self) -> Equations:
+        """Return X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass."""
 
         def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
             X, T = X.astype(np.float64), self.targets(labels)
@@ -213,7 +260,8 @@ class Design:
         rounding = float(np.trace(inner)) * (1e-15 / JITTER if lifted else 1e-12)
         inner -= self.n * np.outer(mid, mid)
         right -= np.outer(mid, targets)
-        return turn(turn(inner).T), turn(right), mid, rounding
+        variances = np.maximum(np.diag(inner), 0.0)
+        return Equations(turn(turn(inner).T), turn(right), mid, variances, rounding)
 
     def transposed(self, R: Matrix) -> Matrix:
         """Return X̃ᵀR for R of shape (n, q)."""
@@ -302,8 +350,8 @@ def fit(
     lift_size: int = LIFT_SIZE,
     seed: int = 0,
     start: Projection | None = None,
-) -> Projection:
-    """Return the projection of all the given examples for what was chosen.
+) -> tuple[Projection, Spread]:
+    """Return the projection of all the given examples for what was chosen, and their spread.
 
     ``start`` is an earlier projection of the same kind, from which an iterative solution sets
     out; the direct ones do not need it.
@@ -315,20 +363,34 @@ def fit(
         guess = start.rows_of(features.columns).astype(np.float64)
         if features.deviation is not None:
             guess *= features.deviation[:, None]
-    P, shift, mid = _solve(design, choice.ridge, guess)
+    P, shift, mid, variances = _solve(design, choice.ridge, guess)
     P = np.ascontiguousarray(features.original(P))  # in the one order kernels are compiled for
     c = design.mean + shift - (mid + features.offset) @ P
+    mean, deviation = features.moments or (None, None)
     if features.lift is not None:
-        return Projection(P, c, features.lift, unit=features.unit)
+        made = Projection(P, c, features.lift, unit=features.unit)
+        return made, Spread(variances, mid, np.ones(len(mid)), mean, deviation)
+    if features.columns is not None:
+        squares = np.zeros(examples.shape[1])
+        squares[features.columns] = variances + design.n * mid**2
+        if features.deviation is not None:
+            P /= features.deviation[:, None]
+            squares[features.columns] *= features.deviation**2
+        made = _of_columns(P, c, features.columns, examples.shape[1], features.unit)
+        return made, Spread(squares, None, None, None, None)
+    factor = np.ones(len(mid))
     if features.deviation is not None:
         P /= features.deviation[:, None]
-    if features.columns is None:
-        return Projection(P, c, unit=features.unit)
-    return _of_columns(P, c, features.columns, examples.shape[1], features.unit)
+        factor = 1 / features.deviation
+    return Projection(P, c, unit=features.unit), Spread(
+        variances, features.middle, factor, mean, deviation
+    )
 
 
-def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matrix, Matrix]:
-    """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T; return P, s and X's mean.
+def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T.
+
+    Return P, s, and the mean and the centred squares of the features.
 
     When all is known, s = 0 and P solves (X̃ᵀX̃ + ρI)P = X̃ᵀT.  Otherwise each label has
     equations of its own, solved for all labels at once by conjugate gradients, for which the
@@ -338,9 +400,9 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
     none = np.zeros(X.q)
     if min(X.n, X.p) <= DIRECT:
         if X.primal:
-            inner, right, mid, rounding = X.equations()
+            inner, right, mid, variances, rounding = X.equations()
         else:
-            (inner, rounding), mid = X.gram(), X.mid
+            (inner, rounding), mid, variances = X.gram(), X.mid, X.variances()
             right = X.targets(X.examples.every()[1])
         ridge = max(ridge, rounding)
         inner[np.diag_indices(len(inner))] += ridge
@@ -348,7 +410,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         P = scipy.linalg.cho_solve(factor, right)
         P = np.asarray(P) if X.primal else X.transposed(P)
         if not X.masked:
-            return P, none, mid
+            return P, none, mid, variances
         start, tolerance, rounds = P, 1e-10, 500
 
         def apply_inverse(B: Matrix) -> Matrix:
@@ -370,7 +432,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
                 lambda P: X.single_normal(P, ridge), lambda B: B / scale,
                 X.single_right(), start.astype(np.float32), tolerance, rounds,
             )  # fmt: skip
-            return P, none, mid
+            return P, none, mid, variances
 
         def apply_inverse(B: Matrix) -> Matrix:
             return B / diagonal
@@ -382,7 +444,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         lambda V: X.masked_normal(V, ridge), precondition,
         X.masked_right(), np.vstack([start, none]), tolerance, rounds,
     )  # fmt: skip
-    return V[:-1], V[-1], mid
+    return V[:-1], V[-1], mid, variances
 
 
 def _conjugate_gradients(
