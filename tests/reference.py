@@ -238,3 +238,140 @@ def run(X, Y, V_1, *, fit, fit_at, neighbor, window=None, known=None, **rules):
             lo = 0 if window is None else max(t + 1 - window, 0)
             made = made._replace(project=fit(X[lo : t + 1], Y[lo : t + 1]), codec=made.V)
     return made
+
+
+# ---------------------------------------------------------------------- the head
+
+
+def expected_f1_cut(p, beta):
+    """The score from which a label is suggested."""
+    ranked = sorted(p, reverse=True)
+    best = np.prod([1 - one for one in ranked])
+    for m in range(1, len(ranked) + 1):
+        best = max(best, 2 * sum(ranked[:m]) / (m + sum(ranked)))
+    return (1 - beta) / 2 + beta * best / 2
+
+
+class SlowFastMap:
+    """z⁺ = z + Dᵀx with D and s as full matrices; ``x`` is dense and ready."""
+
+    def __init__(self, s, rho, q, fresh):
+        self.D, self.s, self.rho, self.fresh = np.zeros((len(s), q)), np.array(s, float), rho, fresh
+
+    def __call__(self, x, z):
+        return z + self.D.T @ x
+
+    def learn(self, x, z, y, known):
+        z_plus, gain = self(x, z), x / (self.rho + self.s)
+        h = x @ gain
+        for j in range(len(y)):
+            beyond = (y[j] == 1 and z_plus[j] > 1) or (y[j] == 0 and z_plus[j] < 0)
+            if known[j] and not beyond:
+                self.D[:, j] += gain * 4 * (y[j] - z_plus[j]) / (1 + 4 * h)
+        self.s += x**2
+
+
+class SlowHead:
+    """The head by its formulas, one label and one item at a time, from whole lists of labels.
+
+    ``seen`` is the list of (y, known) that were learnt; history and counts are made from it anew
+    for each item, so that late labels and windows are plain slices.
+    """
+
+    def __init__(self, w, q, *, lag=0, window=None):
+        m = len(w)
+        self.w, self.A = np.array(w, float), np.eye(m)
+        self.d, self.a = np.zeros((q, m)), np.full((q, m), 10.0)
+        self.lag, self.window, self.seen = lag, window, []
+
+    def evidence(self, j, found, near, z, z_plus, fresh, seen, stored):
+        """f_j, or None for a label that no example has; ``seen`` is what is known by then."""
+
+        def vote(positions, k):
+            sure = [i for i in positions[:k] if i >= 0 and stored[i][1][j]]
+            v = sum(int(stored[i][0][j]) for i in sure)
+            return 0.5 * np.log((v + 0.5) / (len(sure) - v + 0.5))
+
+        def logit(x):
+            x = min(max(x, 0.02), 0.98)
+            return 0.25 * np.log(x / (1 - x))
+
+        kept = seen if self.window is None else seen[max(len(self.seen) - self.window, 0) :]
+        sure = [int(y[j]) for y, known in kept if known[j]]
+        n, t = sum(sure), len(sure)
+        if n == 0:
+            return None
+        if z is None:
+            z = z_plus = (n + 0.5) / (t + 1)
+        last = fast = slow = 0.0
+        for y, known in seen:
+            if known[j]:
+                last = float(y[j])
+                fast += 0.2 * (last - fast)
+                slow += 0.02 * (last - slow)
+        f = [1, *(vote(found, k) for k in (3, 10, 30)), logit(z_plus if fresh else z)]
+        f += [logit(z_plus), 0.25 * np.log((n + 0.5) / (t - n + 0.5)), last]
+        f += [0.25 * np.log((fast + 0.02) / (1.02 - fast)), slow]
+        return np.array(f if near is None else [*f, vote(near, 3), vote(near, 10)])
+
+    def score(self, found, near, z, z_plus, fresh, *, late=False):
+        """Probabilities, and the evidence of each label; ``late``: as it was lag items ago."""
+        seen = self.seen[: max(len(self.seen) - self.lag, 0)] if late else self.seen
+        p, F = np.zeros(len(self.d)), {}
+        for j in range(len(self.d)):
+            of_z = (None, None) if z is None else (z[j], z_plus[j])
+            f = self.evidence(j, found, near, *of_z, fresh[j], seen, self.seen)
+            if f is not None:
+                F[j] = f
+                p[j] = 1 / (1 + np.exp(-(self.w + self.d[j]) @ f))
+        return p, F
+
+    def learn(self, p, F, y, known):
+        if np.any(known):
+            taught = [j for j in F if known[j]]
+            h, e = p * (1 - p), np.asarray(y, float) - p
+            self.A = 0.999 * self.A + 0.001 * np.eye(len(self.w))
+            self.A += sum((h[j] * np.outer(F[j], F[j]) for j in taught), np.zeros_like(self.A))
+            for j in taught:
+                f, a = F[j], self.a[j]
+                self.d[j] += (e[j] * f / a) / (1 + h[j] * (f**2 / a).sum())
+                self.a[j] = 0.999 * a + 0.001 * 10 + h[j] * f**2
+            if taught:
+                self.w = self.w + np.linalg.solve(self.A, sum(e[j] * F[j] for j in taught))
+        self.seen.append((y, known))
+
+
+class SlowCopies:
+    """κ of each class and bin, by its definition."""
+
+    def __init__(self):
+        start = {0: ((0.1, 0.2, 0.4, 0.5), 10), 1: ((0.6, 0.8, 0.9, 0.97), 20)}
+        self.K = {
+            (c, b): [kappa * strength, (1 - kappa) * strength]
+            for c, (kappas, strength) in start.items()
+            for b, kappa in enumerate(kappas)
+        }
+
+    @staticmethod
+    def bin(similarity):
+        return sum(similarity >= low for low in (0.8, 0.9, 0.97, 0.9999)) - 1
+
+    def kappa(self, similarity, corrected):
+        b = self.bin(similarity)
+        if b < 0:
+            return 0.0
+        K = self.K[int(corrected), b]
+        return K[0] / (K[0] + K[1])
+
+    def learn(self, similarity, corrected, p, y, y_nn, both_known):
+        kappa = self.kappa(similarity, corrected)
+        if self.bin(similarity) < 0 or not any(both_known):
+            return
+        sure = [j for j in range(len(y)) if both_known[j]]
+        R = 0.0
+        if all(y[j] == y_nn[j] for j in sure):
+            L = np.prod([p[j] if y[j] else 1 - p[j] for j in sure])
+            R = kappa / (kappa + (1 - kappa) * L)
+        K = self.K[int(corrected), self.bin(similarity)]
+        K[0] += R
+        K[1] += 1 - R

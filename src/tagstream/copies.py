@@ -69,7 +69,8 @@ def _cosine(stored: Inputs, a: int, queries: Inputs, i: int) -> float:
             dot += np.float64(queries.data[e]) * np.float64(stored.data[g])
             e += 1
             g += 1
-    return dot / math.sqrt(mine * theirs) if mine > 0.0 and theirs > 0.0 else 0.0
+    product = math.sqrt(mine * theirs)
+    return float(dot / product) if product > 0.0 else 0.0
 
 
 @compiled
@@ -131,7 +132,7 @@ def most_similar(
     best, similarities = np.full(m, -1, np.int64), np.full(m, -np.inf)
     if factor is None:
         factor = np.ones(stored.dense.shape[1])
-    _most_similar(stored, queries, factor, candidates, best, similarities)
+    _most_similar(stored, queries, factor, np.asarray(candidates), best, similarities)
     return Nearest(best, similarities)
 
 
@@ -147,7 +148,7 @@ def _bin(similarity: float) -> int:
 
 @compiled
 def _bit(packed: Bytes, row: int, j: int) -> int:
-    return packed[row, j >> 3] >> (7 - (j & 7)) & 1
+    return int(packed[row, j >> 3] >> (7 - (j & 7)) & 1)
 
 
 @compiled

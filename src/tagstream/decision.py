@@ -14,7 +14,6 @@ way between: it suggests more than the first where nothing is sure, and less tha
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,7 @@ def check_rule(name: str, rule: object, *, none: bool = False) -> None:
     check_number(name, rule, least=0, most=1)
 
 
-def decide(scores: npt.NDArray[np.floating[Any]], rule: str | float) -> npt.NDArray[np.bool_]:
+def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np.bool_]:
     """Return which labels to suggest, an array of shape (n, q).
 
     Parameters
@@ -62,7 +61,7 @@ def decide(scores: npt.NDArray[np.floating[Any]], rule: str | float) -> npt.NDAr
     >>> decide(scores, "top3").tolist(), decide(scores, 0.3).tolist()
     ([[True, True, True, False]], [[True, True, True, False]])
     """
-    scores = np.ascontiguousarray(scores, np.float64)
+    scores = np.asarray(scores, np.float64, order="C")
     if not isinstance(rule, str):
         return scores >= rule - PRIOR
     if rule in RULES:

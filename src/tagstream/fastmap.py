@@ -118,7 +118,7 @@ def _find(fast: FastState, feature: int) -> int:
     place = (feature * 2654435761 >> 7) & mask
     while fast.keys[place] != EMPTY and fast.keys[place] != feature:
         place = (place + 1) & mask
-    return place
+    return int(place)
 
 
 @compiled
@@ -149,20 +149,20 @@ def has_room(fast: FastState, inputs: Inputs, i: int) -> bool:
     if fast.s.shape[0] == 0 or inputs.indptr.shape[0] == 0:
         return True
     need = fast.counters[USED] + inputs.indptr[i + 1] - inputs.indptr[i]
-    return need <= fast.D.shape[0] and 2 * need <= fast.keys.shape[0]
+    return bool(need <= fast.D.shape[0] and 2 * need <= fast.keys.shape[0])
 
 
 @compiled
 def _own_row(fast: FastState, feature: int) -> int:
     """Return the row of ``feature`` that may be written: a new one, or a copy of a shared one."""
     place = _find(fast, feature)
-    new = fast.counters[USED]
+    new = int(fast.counters[USED])
     if fast.keys[place] == EMPTY:
         fast.keys[place] = feature
         fast.D[new] = np.float32(0.0)
         fast.added[new] = 0.0
     else:
-        row = np.int64(fast.slots[place])
+        row = int(fast.slots[place])
         if row >= fast.counters[FROZEN]:
             return row
         fast.D[new] = fast.D[row]
@@ -185,7 +185,7 @@ def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
     h = 0.0
     for a in range(last - first):
         if sparse:
-            feature = np.int64(inputs.indices[first + a])
+            feature = int(inputs.indices[first + a])
             x = np.float64(inputs.data[first + a])
             own[a] = _own_row(fast, feature)
         else:

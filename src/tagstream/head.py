@@ -278,9 +278,9 @@ def _update(weights: Weights, f: Vector, p: Vector, y: Bytes, past: History) -> 
             g[c] += e * x[c]
             scaled[c] = x[c] / own[c]
         for r in range(m):
-            weighted, row = h * x[r], A[r]
+            row = A[r]
             for c in range(m):
-                row[c] += weighted * x[c]
+                row[c] += h * (x[r] * x[c])  # in this order A stays symmetric to the bit
         total = 0.0
         for c in range(m):
             total += x[c] * scaled[c]
@@ -299,7 +299,7 @@ def _is_known(y: Bytes) -> bool:
     for j in range(y.shape[0]):
         if y[j] != UNKNOWN:
             return True
-    return y.shape[0] == 0
+    return len(y) == 0
 
 
 @compiled
@@ -356,7 +356,7 @@ def _learn(
     out: Vector,
 ) -> int:
     """Learn items ``start``, ``start`` + 1, … in order; return where the fast map wants room."""
-    m, q = Y.shape
+    m, q = len(Y), Y.shape[1]
     lag = queue.labels.shape[0]
     f = np.zeros((q, weights.w.shape[0]))
     z_plus, gone = np.zeros(q), np.zeros(q, np.uint8)
@@ -589,7 +589,9 @@ class Head:
         """Return a head that stays as this one is now."""
         other = Head(self.votes, near=self.near)
         other.weights = Weights(*(part.copy() for part in self.weights))
-        other.now = other.behind = History(*(part.copy() for part in self.now))
+        other.now = other.behind = self.now._replace(
+            **{name: part.copy() for name, part in self.now._asdict().items()}
+        )
         return other
 
     # ------------------------------------------------------------------ state as plain values
@@ -651,9 +653,8 @@ def _empty_history() -> History:
 
 
 def _grown(past: History, more: int) -> History:
-    return History(
-        *(part if name == "t" else np.pad(part, (0, more)) for name, part in past._asdict().items())
-    )
+    grown = {name: np.pad(part, (0, more)) for name, part in past._asdict().items() if name != "t"}
+    return past._replace(**grown)
 
 
 def _kept(past: History, columns: list[int]) -> History:
