@@ -176,10 +176,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         for first, stop in pairwise(bounds):
             q = int(needed[first])
             self._set_names(batch.names[:q])
-            whole = known is None or (q == 0 and batch.blank is not None and not batch.blank[first])
+            mask = known
+            if q == 0 and batch.blank is not None and not batch.blank[first]:
+                mask = None
             part = Labels(
                 np.ascontiguousarray(Y[first:stop, :q]),
-                None if known is None or whole else np.ascontiguousarray(known[first:stop, :q]),
+                None if mask is None else np.ascontiguousarray(mask[first:stop, :q]),
             )
             self._learn(rows[first:stop], part, None if ids is None else ids[first:stop])
             self.n_seen_ += stop - first

@@ -36,6 +36,7 @@ __all__ = [
     "Block",
     "BlockClassifier",
     "Core",
+    "Restored",
     "Scaling",
     "check_size",
     "checked_count",
@@ -171,7 +172,7 @@ class Scaling(NamedTuple):
 
     def dump(self) -> dict[str, Any]:
         """Return the state as plain values."""
-        return {"shift": self.shift.copy(), "factor": self.factor.copy()}
+        return {"shift": np.array(self.shift), "factor": np.array(self.factor)}
 
     @classmethod
     def load(cls, state: Any, p: int) -> Scaling:
@@ -229,6 +230,13 @@ class Block:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "early"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._parts = [
+            (X.copy() if self.sparse else np.array(X), np.array(Y), np.array(known))
+            for X, Y, known in self._parts
+        ]
 
     def head(self, n: int) -> Block:
         """Return a block of the first ``n`` rows."""
@@ -331,6 +339,18 @@ class Core(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the state."""
+
+
+class Restored:
+    """Arrays that come back from a pickle as read-only maps of a file are copied.
+
+    A core's arrays are written to by compiled loops.
+    """
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            mapped = isinstance(value, np.ndarray) and not value.flags.writeable
+            self.__dict__[name] = np.array(value) if mapped else value
 
 
 class _Early(NamedTuple):
@@ -458,11 +478,6 @@ class BlockClassifier(StreamClassifier):
                 assert self._block.early is not None
                 self._block.early = self._block.early._replace(shared=True)
             clone._block = self._block.snapshot()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        # Arrays may be read-only maps of a file: they are copied before they are written to.
-        self._shared = True
 
     def _proba(self, X: Rows) -> Matrix:
         if self._block is not None and self._block.n == 0:
