@@ -187,13 +187,21 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             needed = np.maximum.accumulate(
                 np.where(Y.any(axis=1), np.maximum(last, needed), needed)
             )
-        bounds = [0, *(np.flatnonzero(np.diff(needed)) + 1).tolist(), len(Y)]
+        cut = needed[1:] != needed[:-1]
+        if batch.blank is not None:
+            # Before the first label, a mask of no columns stands for items of one kind only:
+            # those of which nothing is known.
+            cut |= (needed[1:] == 0) & (batch.blank[1:] != batch.blank[:-1])
+        bounds = [0, *(np.flatnonzero(cut) + 1).tolist(), len(Y)]
         for first, stop in pairwise(bounds):
             q = int(needed[first])
             self._set_names(batch.names[:q])
+            mask = known
+            if q == 0 and batch.blank is not None and not batch.blank[first]:
+                mask = None
             part = Labels(
                 np.ascontiguousarray(Y[first:stop, :q]),
-                None if known is None else np.ascontiguousarray(known[first:stop, :q]),
+                None if mask is None else np.ascontiguousarray(mask[first:stop, :q]),
             )
             self._learn(rows[first:stop], part, None if ids is None else ids[first:stop])
             self.n_seen_ += stop - first
