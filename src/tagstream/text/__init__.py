@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tagstream.text.encoder import Encoder
 from tagstream.text.features import Columns, Featurizer, Hashing, Named, Text, featurizer_for
+
+if TYPE_CHECKING:
+    from tagstream.text.scanner import shared_words
 
 __all__ = [
     "FEATURIZERS",
     "Columns",
+    "Encoder",
     "Featurizer",
     "Hashing",
     "Named",
@@ -17,11 +22,18 @@ __all__ = [
     "shared_words",
 ]
 
-FEATURIZERS: dict[str, type[Any]] = {cls.name: cls for cls in (Text, Named, Columns, Hashing)}
+# By the name that is saved with a model.
+FEATURIZERS: dict[str, type[Featurizer]] = {
+    "text": Text,
+    "named": Named,
+    "columns": Columns,
+    "hashing": Hashing,
+    "encoder": Encoder,
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "shared_words":  # compiled, so only when asked for
+    if name == "shared_words":  # compiled, so imported only when asked for
         from tagstream.text.scanner import shared_words
 
         return shared_words

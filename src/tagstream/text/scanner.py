@@ -52,7 +52,8 @@ _UNSPACED = [
     (0x1780, 0x1800),
     (0x2E80, 0x2FE0),
     (0x3005, 0x3008),
-    (0x3021, 0x3130),
+    (0x3021, 0x302E),
+    (0x3030, 0x3130),
     (0x31A0, 0x3200),
     (0x3400, 0x4DC0),
     (0x4E00, 0xA000),
@@ -130,7 +131,7 @@ def _classify(
 
 
 @compiled
-def _is_word(kind: int) -> bool:
+def _is_word(kind: np.uint8) -> bool:
     return kind in (LETTER, DIGIT)
 
 
