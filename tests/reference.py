@@ -253,7 +253,7 @@ _UNSPACED_SCRIPTS = re.compile(
 
 
 def text_class(character):
-    """One letter per class: w letter, d digit, u unspaced, s symbol, x skipped, space, or itself."""
+    """One letter per class: w letter, d digit, u unspaced, s symbol, x skipped, or itself."""
     if character in "!?.+#'_":
         return {"?": "!", "#": "+", "_": "w"}.get(character, character)
     if character == "’":

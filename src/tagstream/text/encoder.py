@@ -229,7 +229,7 @@ class Encoder:
         same = self._width == width and probe.shape == expected.shape
         error_ = float(np.abs(probe - expected).max()) if same else np.inf
         if not error_ <= PROBE_ERROR:
-            got = f"{self._width} numbers" if self._width != width else f"up to {error_:.2g} off"
+            got = f"{self._width} per text" if self._width != width else f"up to {error_:.2g} off"
             raise ValueError(
                 f"the encoder {self.model_name!r} must give the embeddings that the model was "
                 f"learnt with (by {name!r}, {width} numbers per text), got {got}; use the same "
