@@ -7,6 +7,10 @@ letters are the paper's: z = Pᵀx_t, u = z − y, w = z − y_t, A = uuᵀ − 
 
 from __future__ import annotations
 
+import math
+import re
+import unicodedata
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -375,3 +379,87 @@ class SlowCopies:
         K = self.K[int(corrected), self.bin(similarity)]
         K[0] += R
         K[1] += 1 - R
+# ---------------------------------------------------------------------- text features
+
+_UNSPACED_SCRIPTS = re.compile(
+    "CJK |HIRAGANA |(COMBINING )?KATAKANA|HENTAIGANA |BOPOMOFO |THAI |LAO |MYANMAR |KHMER |"
+    "(VERTICAL )?(IDEOGRAPHIC|KANA) (?!ANNO|TALLY)|HANGZHOU |MASU "
+)
+
+
+def text_class(character):
+    """One letter per class: w letter, d digit, u unspaced, s symbol, x skipped, or itself."""
+    if character in "!?.+#'_":
+        return {"?": "!", "#": "+", "_": "w"}.get(character, character)
+    if character == "’":
+        return "'"
+    if character == "\u200b":
+        return " "
+    name = unicodedata.name(character, "")
+    category = unicodedata.category(character)
+    if category == "Cf" or "VARIATION SELECTOR" in name or name == "COMBINING GRAPHEME JOINER":
+        return "x"
+    if 0x20000 <= ord(character) < 0x40000:
+        return "u"
+    if 0xE0000 <= ord(character) < 0xE1000:
+        return "x"
+    if category[0] in "LMN":
+        if _UNSPACED_SCRIPTS.match(name):
+            return "u"
+        return "d" if category[0] == "N" else "w"
+    return "s" if category[0] == "S" and ord(character) > 127 else " "
+
+
+_TOKEN = re.compile(r"(?:(?<![wd.])\.(?=w))?[wd](?:'?[wd])*(?:\++(?![wd+]))?|[us!]")
+
+
+def text_tokens(text):
+    """Tokens with their classes; the text is normalised and freed of skipped characters."""
+    text = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    text = "".join(c for c in text if text_class(c) != "x")
+    classes = "".join(map(text_class, text))
+    return [
+        (text[m.start() : m.end()], m.group(), classes[m.end() : m.end() + 2], text[m.start() :])
+        for m in _TOKEN.finditer(classes)
+    ]
+
+
+def text_features(text, longest=5):
+    """Counts of the tokens and of the n-grams."""
+    tokens, grams = Counter(), Counter()
+    for token, kind, after, rest in text_tokens(text):
+        tokens[token] += 1
+        if kind == "u":
+            for n in (2, 3):
+                if after[: n - 1] == "u" * (n - 1):
+                    grams[rest[:n]] += 1
+        elif kind != "!":
+            padded = f" {token} "
+            for n in range(3, longest + 1):
+                grams.update(padded[i : i + n] for i in range(len(padded) - n + 1))
+    return tokens, grams
+
+
+def text_hash(feature, seed):
+    """64 bits of a feature, in Python's whole numbers."""
+    h = seed
+    for character in feature:
+        h = ((h ^ ord(character)) * 0x9E3779B97F4A7C15) % 2**64
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        h = ((h ^ h >> 33) * factor) % 2**64
+    return h ^ h >> 33
+
+
+def text_row(text, p, longest=5):
+    """The row of a text as a dict of column to value."""
+    row = Counter()
+    for counts, seed in zip(
+        text_features(text, longest), (0x2545F4914F6CDD1D, 0x9FB21C651E98DF25), strict=True
+    ):
+        values = {feature: 1 + math.log(count) for feature, count in counts.items()}
+        length = math.sqrt(sum(value**2 for value in values.values()))
+        for feature, value in values.items():
+            h = text_hash(feature, seed)
+            row[(h >> 32) * p >> 32] += (-1) ** (h & 1) * value / length
+    length = math.sqrt(sum(value**2 for value in row.values()))
+    return {column: value / length for column, value in row.items() if abs(value) > 1e-12}
