@@ -17,8 +17,9 @@ In e and s nothing cancels, and everything about A is in three numbers:
     μ±         = ½(eᵀs ± ‖e‖‖s‖), its two non-zero eigenvalues
 
 By Weyl the least eigenvalue of Q falls by at most τ|μ₋|.  The sum of these falls is kept; only
-when it has used up what was there is Q decomposed, and moved to the nearest positive semidefinite
-matrix.  A step costs O(Δq), a decomposition O(q³).  ``docs/math.md`` has the bound and its proof.
+when it has used up what was there is Q looked at, and moved to the nearest positive semidefinite
+matrix if it has left the cone.  A step costs O(Δq), a look O(q³).  ``docs/math.md`` has the bound
+and its proof, which lets the looks come late: a round costs O(q²) on average.
 
 All sums run in a fixed order in compiled code of our own, eigenvalues included, so results do
 not depend on BLAS, and not on how rounds are cut into calls.
@@ -47,6 +48,7 @@ __all__ = [
     "grow",
     "losses_of",
     "new_tally",
+    "pair_vectors",
     "project",
     "run_rounds_convex",
     "settle",
@@ -65,22 +67,27 @@ class Tally(NamedTuple):
     """What is kept beside Q, as an array of floats in this order (:func:`new_tally`).
 
     ``least`` bounds the least eigenvalue of Q from below, ``n_moves`` counts the steps since Q was
-    last decomposed; the rest speaks of all rounds so far.
+    last looked at; the rest speaks of all rounds so far.
 
     Examples
     --------
-    >>> Tally(*new_tally()).least
+    >>> Tally.of(new_tally()).least
     1.0
     """
 
     least: float
     n_moves: float
-    n_projections: float
+    n_decompositions: float
     squared_loss: float  # Σ l_t²
     weighted_loss: float  # Σ τ_t l_t
     identity_squared: float  # Σ l_t(I)²
     identity_loss: float  # Σ l_t(I)
     largest: float  # R² = max ‖A_t‖² over the rounds with a loss
+
+    @classmethod
+    def of(cls, tally: Vector) -> Tally:
+        """Return the array by names."""
+        return cls(*tally.tolist())
 
     def bound(self, C: float, kind: str = "PA-II") -> float:
         """Return what the identity's loss promises, the right side of the bound for U = I.
@@ -93,7 +100,7 @@ class Tally(NamedTuple):
 
 
 # Places in the array, as constants of the compiled code.
-LEAST, MOVES, PROJECTIONS, SQUARED, WEIGHTED, I_SQUARED, I_LOSS, R_SQUARED = range(8)
+LEAST, MOVES, DECOMPOSITIONS, SQUARED, WEIGHTED, I_SQUARED, I_LOSS, R_SQUARED = range(8)
 
 
 def new_tally() -> Vector:
@@ -139,9 +146,9 @@ def convex_step(
 
     ``e`` and ``s`` are any two vectors (d,): the labels themselves, or their coordinates in a
     reduced space, in which Q is (d, d).  ``first`` asks for PA-I.  ``work`` is (d,) of scratch
-    space.  Q is decomposed when its least eigenvalue may be negative, but not before ``patience``
-    steps have been made since the last time; with 1 it is positive semidefinite after each round,
-    with d the work of a round is O(d²) on average whatever the stream.
+    space.  Q is looked at (:func:`settle`) when its least eigenvalue may be negative, but not
+    before ``patience`` steps have been made since the last look; with 1 it is positive semidefinite
+    after each round, with d the work of a round is O(d²) on average whatever the stream.
     """
     d = len(e)
     ee = ss = es = 0.0
@@ -217,24 +224,26 @@ def run_rounds_convex(
     >>> Z = np.array([[0.2, 0.7]])
     >>> run_rounds_convex(Z, Y, Y_nn, everything, one, Q, 1.0, False, 1, tally, *results)
     >>> results[0].tolist(), results[1].round(4).tolist()
-    ([3.0], [1.4778])
-    >>> Tally(*tally).squared_loss <= Tally(*tally).bound(1.0)
+    ([3.0], [1.9737])
+    >>> Tally.of(tally).squared_loss <= Tally.of(tally).bound(1.0)
     True
     """
     q = Z.shape[1]
     e, s, work = np.empty(q), np.empty(q), np.empty(q)
+    everything = np.empty(0, np.bool_)
     for t in range(Z.shape[0]):
         if lonely[t]:
             losses[t], steps[t], degenerate[t] = 0.0, 0.0, False
             continue
-        delta = pair(Z[t], Y[t], Y_nn[t], known[min(t, known.shape[0]) :], e, s)
+        mask = known[t] if known.shape[0] else everything
+        delta = pair_vectors(Z[t], Y[t], Y_nn[t], mask, e, s)
         losses[t], steps[t], degenerate[t] = convex_step(
             e, s, delta, Q, C, first, patience, tally, work
         )
 
 
 @compiled
-def pair(
+def pair_vectors(
     z: Vector,
     y: npt.NDArray[np.uint8],
     y_nn: npt.NDArray[np.uint8],
@@ -242,10 +251,10 @@ def pair(
     e: Vector,
     s: Vector,
 ) -> float:
-    """Write e and s of one round and return Δ; ``known`` has the round's row first, or no row."""
+    """Write e and s of one round, (q,), and return Δ; ``known`` is (q,), or (0,) for all."""
     delta = 0.0
     for i in range(len(z)):
-        if known.shape[0] and not known[0, i]:
+        if known.shape[0] and not known[i]:
             e[i] = s[i] = 0.0
         else:
             e[i] = np.float64(y[i]) - np.float64(y_nn[i])
@@ -259,32 +268,42 @@ def pair(
 
 @compiled
 def settle(Q: Vector, tally: Vector) -> None:
-    """Make Q positive semidefinite, in place, if ``tally`` cannot promise that it is."""
-    if tally[LEAST] < 0.0:
-        least = project(Q)
-        tally[PROJECTIONS] += 1.0
-        tally[LEAST] = max(least, 0.0)
-        tally[MOVES] = 0.0
+    """Make Q positive semidefinite, in place, if ``tally`` cannot promise that it is.
+
+    Cholesky's factor, which exists where all eigenvalues are positive, is tried first: it is
+    many times cheaper than they are.
+    """
+    if tally[LEAST] >= 0.0:
+        return
+    V = factor(Q)
+    least = 0.0
+    for k in range(len(Q)):
+        if V[k, k] == 0.0:
+            least = project(Q)
+            tally[DECOMPOSITIONS] += 1.0
+            break
+    tally[LEAST] = max(least, 0.0)
+    tally[MOVES] = 0.0
 
 
 @compiled
 def project(Q: Vector) -> float:
-    """Move Q to the nearest positive semidefinite matrix, in place; return its least eigenvalue.
+    """Move Q to the nearest positive semidefinite matrix, in place; return the least
+    eigenvalue it had.
 
     The nearest one in the Frobenius norm is Q without its negative eigenvalues.
     """
-    q = len(Q)
-    if q == 0:
-        return 0.0
+    q, least = len(Q), np.inf
     values, vectors = decompose(Q)
     for k in range(q):
+        least = min(least, values[k])
         if values[k] < 0.0:
             for i in range(q):
                 scale = values[k] * vectors[k, i]
                 for j in range(i + 1):
                     Q[i, j] -= scale * vectors[k, j]
                     Q[j, i] = Q[i, j]
-    return float(values.min())
+    return least
 
 
 @compiled
@@ -502,7 +521,8 @@ class Hindsight(NamedTuple):
 def losses_of(U: Vector, rounds: Rounds) -> Vector:
     """Return l_t(U) of each round, (T,), for a metric U (q, q) that does not move."""
     gains = np.einsum("ij,ij->i", rounds.E @ U, rounds.S)
-    return np.maximum(0.0, rounds.delta - gains)
+    losses: Vector = np.maximum(0.0, rounds.delta - gains)
+    return losses
 
 
 def bound_for(
@@ -517,8 +537,8 @@ def bound_for(
     --------
     >>> Y, Y_nn = np.array([[1, 0]], np.uint8), np.array([[0, 1]], np.uint8)
     >>> rounds = Rounds.of(np.array([[0.2, 0.7]]), Y, Y_nn)
-    >>> round(bound_for(np.eye(2), rounds, C=1.0), 6)  # (1 + 2 · 1.53) · 3²
-    36.54
+    >>> round(bound_for(np.eye(2), rounds, C=1.0), 6)  # (1 + 2 · 1.02) · 3²
+    27.36
     """
     away = float(((np.eye(len(U)) - U) ** 2).sum())
     losses = losses_of(U, rounds)
@@ -567,7 +587,8 @@ def best_metric(
 
     def slope(U: Vector, losses: Vector) -> Vector:
         half = Et @ (losses[:, None] * S)
-        return 2.0 * (U - identity) - 2.0 * C * (half + half.T)
+        down: Vector = 2.0 * (U - identity) - 2.0 * C * (half + half.T)
+        return down
 
     U = ahead = identity
     now, losses = cost(U)
@@ -600,8 +621,9 @@ def best_metric(
 
 
 def _on_the_cone(M: Vector) -> Vector:
+    """Return the nearest positive semidefinite matrix, by LAPACK: a report needs no last bits."""
     values, vectors = np.linalg.eigh(0.5 * (M + M.T))
-    # Only a report needs this: LAPACK, which is faster and differs in the last bits.
     positive = values > 0.0
-    root: Vector = vectors[:, positive] * np.sqrt(values[positive])
-    return root @ root.T
+    root = vectors[:, positive] * np.sqrt(values[positive])
+    nearest: Vector = root @ root.T
+    return nearest
