@@ -123,6 +123,39 @@ def play(V_t, z, y_t, y_nn, *, step, update, least, most, known=None):
     return move(V_t, about, lam), suffered, lam
 
 
+# ---------------------------------------------------------------------- the round in Q = VVᵀ
+
+
+def cone(Q):
+    """The positive semidefinite matrix nearest to Q, by all its eigenvalues."""
+    values, vectors = np.linalg.eigh(Q)
+    return (vectors * np.maximum(values, 0)) @ vectors.T
+
+
+def convex_loss(Q, pair):
+    return max(0.0, pair.delta - float((pair.A * Q).sum()))
+
+
+def convex_play(Q, pair, *, C, kind, project=True):
+    """One passive-aggressive round on Q: Q_{t+1}, loss, τ."""
+    suffered, square = convex_loss(Q, pair), float((pair.A**2).sum())
+    if suffered == 0 or square == 0:
+        return Q, suffered, 0.0
+    tau = min(C, suffered / square) if kind == "PA-I" else suffered / (square + 1 / (2 * C))
+    moved = Q + tau * pair.A
+    return cone(moved) if project else moved, suffered, tau
+
+
+def convex_bound(U, pairs, *, C, kind):
+    """The right side of the bound: of Σ τl for PA-I, of Σ l² for PA-II."""
+    away = ((np.eye(len(U)) - U) ** 2).sum()
+    losses = [convex_loss(U, about) for about in pairs]
+    if kind == "PA-I":
+        return away + 2 * C * sum(losses)
+    R_squared = max((about.A**2).sum() for about in pairs)
+    return (R_squared + 1 / (2 * C)) * (away + 2 * C * sum(one**2 for one in losses))
+
+
 # ---------------------------------------------------------------------- neighbours and votes
 
 
