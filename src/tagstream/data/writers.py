@@ -12,7 +12,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -111,7 +111,8 @@ def _text_table(batch: Batch, sep: str) -> Iterator[list[str]]:
             "all labels must be known to be written as a column of tags, got unknown ones; "
             "JSON Lines can hold records without labels"
         )
-    cells = [join_tags(labels or (), sep) for labels in batch.label_sets]
+    _check_separator(sorted({tag for tags in batch.label_sets for tag in tags or ()}), sep)
+    cells = [sep.join(labels or ()) for labels in batch.label_sets]
     yield [*(["id"] if batch.ids else []), "text", *(["tags"] if has_labels else [])]
     for i, text in enumerate(batch.items):
         name = [] if batch.ids is None else ["" if batch.ids[i] is None else str(batch.ids[i])]
@@ -130,12 +131,16 @@ def join_tags(tags: Iterable[str], sep: str = "|") -> str:
     ValueError: a tag must not contain the separator '|', got 'sea|lake'; ';' would do
     """
     tags = [*tags]
+    _check_separator(tags, sep)
+    return sep.join(tags)
+
+
+def _check_separator(tags: Collection[str], sep: str) -> None:
     for tag in tags:
         if sep in tag:
             other = next((s for s in _SEPARATORS if not any(s in tag for tag in tags)), None)
             hint = "JSON Lines can hold it" if other is None else f"{other!r} would do"
             raise ValueError(f"a tag must not contain the separator {sep!r}, got {tag!r}; {hint}")
-    return sep.join(tags)
 
 
 def write_jsonl(data: Dataset | Batch, path: str | os.PathLike[str]) -> None:
