@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from tagstream.checks import Rows, expect_keys
 from tagstream.text.features import Text, check_texts
@@ -89,7 +89,8 @@ class Encoder:
         self.progress = progress
         self.text = Text()
         self._encode: Encode | None = None
-        self._width: int | None = None
+        self._width: int | None = None  # known once a first text was encoded
+        self._pools: ThreadpoolController
         self._kept: OrderedDict[bytes, Embeddings] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -119,37 +120,43 @@ class Encoder:
         keys = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
         with self._lock:
             found = {key: self._kept[key] for key in keys if key in self._kept}
-            new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-            found |= self._encode_new(new)
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        found |= self._encode_new(new)
+        with self._lock:
             for key in keys:
                 self._kept[key] = found[key]
                 self._kept.move_to_end(key)
             while len(self._kept) > REMEMBERED:
                 self._kept.popitem(last=False)
-            width = self._width or 0
-        return np.stack([found[key] for key in keys]) if keys else np.empty((0, width), np.float32)
+        return np.stack([found[key] for key in keys]) if keys else self._encode_batch([])
 
     def _encode_new(self, texts: dict[bytes, str]) -> dict[bytes, Embeddings]:
-        if not texts and self._width is not None:
-            return {}
-        if self._encode is None:
-            self._encode = _load(self.model)
         # Models pad a batch to its longest text, so texts of one length go together.
         keys = sorted(texts, key=lambda key: len(texts[key]))
         found: dict[bytes, Embeddings] = {}
-        with threadpool_limits(1):
-            if self._width is None:  # so that even no text has a known width
-                self._width = self._encode_batch([PROBES[0]]).shape[1]
-            for start in range(0, len(keys), BATCH):
-                some = keys[start : start + BATCH]
-                found |= zip(some, self._encode_batch([texts[key] for key in some]), strict=True)
-                if self.progress is not None:
-                    self.progress(len(found), len(keys))
+        for start in range(0, len(keys), BATCH):
+            some = keys[start : start + BATCH]
+            for key, row in zip(some, self._encode_batch([texts[k] for k in some]), strict=True):
+                found[key] = row.copy()  # a view would keep the whole batch alive
+            if self.progress is not None:
+                self.progress(len(found), len(keys))
         return found
 
     def _encode_batch(self, texts: list[str]) -> Embeddings:
-        assert self._encode is not None
-        rows = np.array(self._encode(texts), dtype=np.float32)
+        """Encode some texts; other threads get their turn between batches."""
+        with self._lock:
+            if self._encode is None:
+                self._encode = _load(self.model)
+                self._pools = ThreadpoolController()  # the model has brought its own by now
+            with self._pools.limit(limits=1):
+                if self._width is None:
+                    self._width = self._call(self._encode, PROBES[:1]).shape[1]
+                return self._call(self._encode, texts)
+
+    def _call(self, encode: Encode, texts: list[str]) -> Embeddings:
+        if not texts:
+            return np.empty((0, self._width or 0), dtype=np.float32)
+        rows = np.array(encode(texts), dtype=np.float32)
         ok = rows.ndim == 2 and len(rows) == len(texts) and rows.shape[1] > 0
         if not ok or self._width not in (None, rows.shape[1]):
             raise ValueError(
