@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tagstream.models import KNN, OLANSGD, OML, OSMLELM, PublishedOML
     from tagstream.persist import load as load_model
     from tagstream.persist import save as save_model
+    from tagstream.tagger import Tagger
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ __all__ = [
     "Dataset",
     "MultiLabelScores",
     "PublishedOML",
+    "Tagger",
     "holdout",
     "load",
     "load_model",
@@ -51,6 +53,7 @@ _HOMES = {
     "Dataset": "data.Dataset",
     "MultiLabelScores": "metrics.MultiLabelScores",
     "PublishedOML": "models.PublishedOML",
+    "Tagger": "tagger.Tagger",
     "holdout": "evaluate.holdout",
     "load": "data.load",
     "load_model": "persist.load",

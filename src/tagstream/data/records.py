@@ -11,7 +11,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any, Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from tagstream.data.arff_header import short
 from tagstream.data.dataset import Batch, Items, LabelSet
 from tagstream.data.lines import Lines, Source
 
-__all__ = ["LabelsField", "iter_jsonl", "iter_parquet", "read_tag", "split_tags"]
+__all__ = ["LabelsField", "as_batch", "iter_jsonl", "iter_parquet", "read_tag", "split_tags"]
 
 LabelsField: TypeAlias = "str | Literal[False] | None"
 
@@ -359,3 +359,22 @@ def _is_finite(value: object) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an integer too large for a float
         return False
+
+
+def as_batch(records: Iterable[Mapping[str, Any]]) -> Batch:
+    """Return records given as mappings as one batch, checked like lines of a file.
+
+    Examples
+    --------
+    >>> as_batch([{"text": "low tide", "y": ["sea"]}, {"id": 2, "text": "rain"}]).label_sets
+    [('sea',), None]
+    """
+    reader = _RecordReader(lambda message, i: DataError(f"record {i}: {message}"), *[None] * 4)
+    for i, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise DataError(f"record {i}: must be a mapping, got {type(record).__name__}")
+        values = record.get("x")
+        if isinstance(values, np.ndarray):
+            record = {**record, "x": values.tolist()}
+        reader.add(dict(record), i)
+    return reader.batch()

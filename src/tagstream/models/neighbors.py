@@ -27,11 +27,12 @@ BLOCK = 4096  # examples that are embedded and looked up at a time
 
 @dataclass(frozen=True)
 class Neighbor:
-    """A stored item that voted: its name, its distance, its labels."""
+    """A stored item that voted: its name, its distance, its labels, and its text if it is kept."""
 
     id: Hashable
     distance: float
     labels: tuple[Hashable, ...]
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,15 @@ class NeighborClassifier(StreamClassifier):
         return located.items
 
     # ------------------------------------------------------------------ corrections
-    def relabel(self, id: Hashable, labels: Any) -> Self:
+    def item(self, id: Hashable) -> tuple[Rows, set[Hashable]]:
+        """Return a stored item: its row of shape (1, p), and the labels it is known to have."""
+        with self._lock:
+            position = self._position(id)
+            names, has = self.classes_.tolist(), self._store.labels([position]).Y[0]
+            row = self._store.take(slice(position, position + 1))
+            return row.copy(), {names[j] for j in np.flatnonzero(has)}
+
+    def relabel(self, id: Hashable, labels: Any, classes: Any = None) -> Self:
         """Give a stored item other labels: a correction.
 
         Parameters
@@ -185,6 +194,8 @@ class NeighborClassifier(StreamClassifier):
             that name, the newest.
         labels : set of label names, or 0/1 vector
             All the labels that it has.  New names are added to ``classes_``.
+        classes : sequence of label names, optional
+            For a 0/1 vector: the names of its entries.
         """
         with self._lock:
             position = self._position(id)
@@ -192,7 +203,7 @@ class NeighborClassifier(StreamClassifier):
             names = self.classes_.tolist()
             named = isinstance(labels, (set, frozenset, list, tuple))
             form: Any = [labels] if named else np.atleast_2d(labels)
-            batch = read_labels(form, None, names)
+            batch = read_labels(form, classes, names)
             if len(batch.labels.Y) != 1 or batch.single:
                 raise ValueError("labels must be those of one item")
             self._set_names(batch.names)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ from tagstream.labels import Labels, as_array
 from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
 from tagstream.schedule import FIRST_FIT, is_full, next_choice, next_fit
 from tagstream.space import Space
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["OML"]
 
@@ -246,6 +249,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         return made
 
     # ------------------------------------------------------------------ corrections
+    def refit(self) -> Self:
+        """Fit P now, on all that is stored, instead of at its next time."""
+        with self._lock:
+            check_is_fitted(self)
+            self._renew(self.n_seen_)
+        return self
+
     def _relabel(self, position: int, labels: Labels) -> None:
         old = self._store.relabel(position, labels)
         if self._belief is not None:
