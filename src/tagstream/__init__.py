@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from tagstream.data import Dataset, load, make_stream
     from tagstream.evaluate import holdout, prequential
     from tagstream.metrics import MultiLabelScores
-    from tagstream.models import KNN, OLANSGD, OML, OSMLELM
+    from tagstream.models import KNN, OLANSGD, OML, OSMLELM, PublishedOML
     from tagstream.persist import load as load_model
     from tagstream.persist import save as save_model
+    from tagstream.tagger import Tagger
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,8 @@ __all__ = [
     "DataError",
     "Dataset",
     "MultiLabelScores",
+    "PublishedOML",
+    "Tagger",
     "holdout",
     "load",
     "load_model",
@@ -49,6 +52,8 @@ _HOMES = {
     "DataError": "checks.DataError",
     "Dataset": "data.Dataset",
     "MultiLabelScores": "metrics.MultiLabelScores",
+    "PublishedOML": "models.PublishedOML",
+    "Tagger": "tagger.Tagger",
     "holdout": "evaluate.holdout",
     "load": "data.load",
     "load_model": "persist.load",

@@ -1,105 +1,92 @@
-"""From scores to labels: the one place where it is decided what is predicted.
+"""From scores to labels: the one place where it is decided what to suggest.
 
-A rule is one of
+With p_1 ≥ p_2 ≥ … the probabilities of an item's labels, suggesting the first m of them gives an
+F1 of about 2·Σ_{i≤m} p_i/(m + Σ p) (expected hits over expected sizes), and suggesting nothing is
+right with probability Π(1 − p_i).  F is the best of these.  Label j is suggested if
 
-====================  ==========================================================================
-a number t            every label whose score reaches t, 0 ≤ t ≤ 1
-``"top3"``            the three labels with the highest scores, of equals the first; any number
-``"hamming"``         scores are probabilities p: least expected Hamming loss (p ≥ ½)
-``"f1"``              highest expected F1 of the row
-``"balanced"``        half-way between these two
-====================  ==========================================================================
+    p_j ≥ (1 − β)/2 + βF/2.
 
-Of the last three each predicts j if p_j ≥ (1 − β)/2 + βF/2 with β = 0, 1 and ½, where
-
-    F = max(Π_j (1 − p_j), max_m 2·Σ_{m largest} p / (m + Σ_j p))
-
-is the best expected F1 of the row: that of predicting nothing, which is right if nothing is
-relevant, or of the m most likely labels. A label with score 0 or less is never predicted by these
-nor by ``"topK"``.
+β = 0 is the rule of least Hamming loss, p_j ≥ ½.  β = 1 is that of the highest F1: one more label
+raises 2S/(m + Σp) as long as its p is at least half the quotient.  β = ½, p_j ≥ (1 + F)/4, is half
+way between: it suggests more than the first where nothing is sure, and less than the second.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import check_number
+from tagstream.kernels import PRIOR, compiled
 
-__all__ = ["check_rule", "decide"]
+__all__ = ["RULES", "check_rule", "decide"]
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Rule: TypeAlias = str | float
-
-_BETA = {"hamming": 0.0, "balanced": 0.5, "f1": 1.0}
-_SLACK = 1e-6  # a score that equals a threshold counts, however it was rounded
+RULES = {"balanced": 0.5, "f1": 1.0, "hamming": 0.0}  # β
+TOP = re.compile(r"top([1-9][0-9]{0,8})")
 
 
 def check_rule(name: str, rule: object, *, none: bool = False) -> None:
-    """Raise unless ``rule`` is one of the rules that parameter ``name`` may be."""
+    """Raise unless ``rule`` is something that :func:`decide` understands."""
+    if none and rule is None:
+        return
     if isinstance(rule, str):
-        if rule in _BETA or _top(rule):
-            return
-        raise ValueError(
-            f"{name} must be 'balanced', 'f1', 'hamming', 'top' with a number such as 'top3', "
-            f"or a number between 0 and 1, got {rule!r}"
-        )
-    check_number(name, rule, least=0, most=1, none=none)
+        if rule not in RULES and TOP.fullmatch(rule) is None:
+            named = ", ".join(map(repr, RULES))
+            raise ValueError(
+                f"{name} must be one of {named}, 'top' and a number, such as 'top3', "
+                f"or a threshold between 0 and 1, got {rule!r}"
+            )
+        return
+    check_number(name, rule, least=0, most=1)
 
 
-def decide(scores: Any, rule: Rule) -> Bools:
-    """Return which labels to predict; cost O(n q log q) at most.
+def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np.bool_]:
+    """Return which labels to suggest, an array of shape (n, q).
 
     Parameters
     ----------
-    scores : array-like of shape (n, q)
-        The larger, the more likely; −inf for a label without a score.
-    rule : str or float
-        See the module.
-
-    Returns
-    -------
-    ndarray of bool of shape (n, q)
+    scores : array of shape (n, q)
+        Scores in [0, 1]; for the named rules, probabilities.
+    rule : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
+        One of the named rules; the so many highest scores, equals in the order of the columns,
+        but never a score of 0; or a threshold, where a score that equals it counts.
 
     Examples
     --------
-    >>> p = np.array([[0.7, 0.4, 0.1]])
-    >>> [decide(p, rule).astype(int).tolist() for rule in (0.4, "top1", "hamming", "f1")]
-    [[[1, 1, 0]], [[1, 0, 0]], [[1, 0, 0]], [[1, 1, 0]]]
+    >>> scores = np.array([[0.9, 0.4, 0.3, 0.0]])
+    >>> decide(scores, "hamming").tolist(), decide(scores, "f1").tolist()
+    ([[True, False, False, False]], [[True, True, False, False]])
+    >>> decide(scores, "top3").tolist(), decide(scores, 0.3).tolist()
+    ([[True, True, True, False]], [[True, True, True, False]])
     """
-    check_rule("rule", rule)
-    s = np.asarray(scores, dtype=np.float64)
-    if s.ndim != 2:
-        raise ValueError(f"scores must have shape (n, q), got {s.shape}")
+    scores = np.asarray(scores, np.float64, order="C")
     if not isinstance(rule, str):
-        reached: Bools = s >= rule - _SLACK
-        return reached
-    chosen: Bools = s > 0
-    n_top = _top(rule)
-    if n_top:
-        place = np.argsort(np.argsort(-s, axis=1, kind="stable"), axis=1)
-        return chosen & (place < n_top)
-    p = np.clip(s, 0.0, 1.0)
-    beta = _BETA[rule]
-    least = (1 - beta) / 2 + beta / 2 * _best_f1(p)
-    return chosen & (p >= least[:, None] - _SLACK)
+        return scores >= rule - PRIOR
+    if rule in RULES:
+        cuts = np.empty(len(scores))
+        _cuts(scores, RULES[rule], cuts)
+        return scores >= cuts[:, None] - PRIOR
+    match = TOP.fullmatch(rule)
+    assert match is not None
+    chosen = np.zeros(scores.shape, np.bool_)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, : int(match[1])]
+    np.put_along_axis(chosen, best, True, axis=1)
+    return chosen & (scores > 0)
 
 
-def _top(rule: str) -> int:
-    """The number of a rule "topK"; 0 if it is none."""
-    found = re.fullmatch(r"top([1-9]\d{0,8})", rule)
-    return int(found[1]) if found else 0
-
-
-def _best_f1(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    n, q = p.shape
-    if q == 0:
-        return np.ones(n)
-    most = np.cumsum(-np.sort(-p, axis=1), axis=1)
-    some = 2 * most / (np.arange(1, q + 1) + most[:, -1:])
-    nothing = np.cumprod(1 - p, axis=1)[:, -1]
-    best: npt.NDArray[np.float64] = np.maximum(nothing, some.max(axis=1))
-    return best
+@compiled
+def _cuts(scores: npt.NDArray[np.float64], beta: float, cuts: npt.NDArray[np.float64]) -> None:
+    """Write the score from which a label is suggested, for each row."""
+    for i in range(scores.shape[0]):
+        ranked = np.sort(scores[i])[::-1]
+        total, nothing = 0.0, 1.0
+        for j in range(ranked.shape[0]):
+            total += ranked[j]
+            nothing *= 1.0 - ranked[j]
+        best, hits = nothing, 0.0
+        for j in range(ranked.shape[0]):
+            hits += ranked[j]
+            best = max(best, 2.0 * hits / (j + 1 + total))
+        cuts[i] = 0.5 * (1.0 - beta) + 0.5 * beta * best

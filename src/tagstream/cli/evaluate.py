@@ -30,7 +30,7 @@ from tagstream.cli.output import (
     show_compiling,
 )
 from tagstream.cli.predict import put_explanation
-from tagstream.cli.records import Reading, download, to_chunk
+from tagstream.cli.records import Reading, download
 
 MEASURES = {
     "Micro-F1": "micro_f1",
@@ -98,7 +98,7 @@ def evaluate(
     models = {name: new_model(name, params, seed) for name in chosen_methods(method, "oml")}
     download(data, quiet)
     whole = reading.whole(data)
-    X, Y = whole.X, to_chunk(whole).Y
+    X, Y = whole.X, whole.Y
     how: dict[str, Any] = {"decide": _rule(decide)}
     if holdout:
         how |= {"folds": folds, "repeats": repeats, "seed": seed}

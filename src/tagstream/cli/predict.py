@@ -228,8 +228,8 @@ def _typed_record(item: str, reading: Reading) -> Chunk:
     line = item.strip() if item.lstrip().startswith("{") else json.dumps({"text": item})
     stream = io.BytesIO(line.replace("\n", " ").encode("utf-8", "surrogateescape"))
     stream.name = "ITEM"
-    (batch,) = data.iter_jsonl(stream, hashing=data.Hashing(**reading.hashing))
-    return to_chunk(batch)
+    (batch,) = data.iter_jsonl(stream, labels=False)
+    return to_chunk(batch, reading.hashing)
 
 
 def inspect(

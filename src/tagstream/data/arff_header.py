@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagstream.checks import DataError
-from tagstream.data.dataset import Lines, stem
+from tagstream.data.dataset import stem
+from tagstream.data.lines import Lines
 
 __all__ = [
     "Attribute",
