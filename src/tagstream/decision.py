@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import check_number
-from tagstream.kernels import PRIOR, compiled
+from tagstream.kernels import PRIOR
 
 __all__ = ["RULES", "check_rule", "decide"]
 
@@ -65,9 +65,7 @@ def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np
     if not isinstance(rule, str):
         return scores >= rule - PRIOR
     if rule in RULES:
-        cuts = np.empty(len(scores))
-        _cuts(scores, RULES[rule], cuts)
-        return scores >= cuts[:, None] - PRIOR
+        return scores >= _cuts(scores, RULES[rule]) - PRIOR
     match = TOP.fullmatch(rule)
     assert match is not None
     chosen = np.zeros(scores.shape, np.bool_)
@@ -76,17 +74,15 @@ def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np
     return chosen & (scores > 0)
 
 
-@compiled
-def _cuts(scores: npt.NDArray[np.float64], beta: float, cuts: npt.NDArray[np.float64]) -> None:
-    """Write the score from which a label is suggested, for each row."""
-    for i in range(scores.shape[0]):
-        ranked = np.sort(scores[i])[::-1]
-        total, nothing = 0.0, 1.0
-        for j in range(ranked.shape[0]):
-            total += ranked[j]
-            nothing *= 1.0 - ranked[j]
-        best, hits = nothing, 0.0
-        for j in range(ranked.shape[0]):
-            hits += ranked[j]
-            best = max(best, 2.0 * hits / (j + 1 + total))
-        cuts[i] = 0.5 * (1.0 - beta) + 0.5 * beta * best
+def _cuts(scores: npt.NDArray[np.float64], beta: float) -> npt.NDArray[np.float64]:
+    """Return the score from which a label is suggested, (n, 1); a row knows nothing of others."""
+    if beta == 0.0 or not scores.size:
+        return np.full((len(scores), 1), 0.5 * (1.0 - beta))
+    ranked = -np.sort(-scores, axis=1)
+    # Accumulated, not summed: the order of the additions must not depend on the other rows.
+    hits = np.add.accumulate(ranked, axis=1)
+    nothing = np.multiply.accumulate(1.0 - ranked, axis=1)[:, -1:]
+    sizes = np.arange(1, scores.shape[1] + 1) + hits[:, -1:]
+    best = np.maximum(nothing, (2.0 * hits / sizes).max(axis=1, keepdims=True))
+    cuts: npt.NDArray[np.float64] = 0.5 * (1.0 - beta) + 0.5 * beta * best
+    return cuts

@@ -159,13 +159,15 @@ def _own_row(fast: FastState, feature: int) -> int:
     new = int(fast.counters[USED])
     if fast.keys[place] == EMPTY:
         fast.keys[place] = feature
-        fast.D[new] = np.float32(0.0)
+        for j in range(fast.D.shape[1]):  # a loop: numba takes seconds over a slice
+            fast.D[new, j] = 0.0
         fast.added[new] = 0.0
     else:
         row = int(fast.slots[place])
         if row >= fast.counters[FROZEN]:
             return row
-        fast.D[new] = fast.D[row]
+        for j in range(fast.D.shape[1]):
+            fast.D[new, j] = fast.D[row, j]
         fast.added[new] = fast.added[row]
     fast.slots[place] = new
     fast.counters[USED] = new + 1

@@ -380,7 +380,8 @@ def _learn(
                 _absorb(behind, queue.labels[at])
             else:
                 queue.at[1] += 1
-            queue.labels[at] = y
+            for j in range(q):
+                queue.labels[at, j] = y[j]
             queue.at[0] = (at + 1) % lag
         if first_kept.shape[0]:
             for row in range(first_kept[i], first_kept[i + 1]):

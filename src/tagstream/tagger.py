@@ -169,7 +169,7 @@ class _Reader:
         counts = getattr(self._model, "label_counts_", None)
         if counts is None:
             return np.zeros(len(self.tags))
-        return counts / max(self.n_items, 1, counts.max(initial=0))
+        return np.asarray(counts / max(self.n_items, 1, counts.max(initial=0)))
 
 
 class TaggerView(_Reader):
@@ -231,7 +231,7 @@ class Tagger(_Reader):
         self._shared = False  # whether a view looks at the texts
 
     @property
-    def _model(self) -> Any:  # type: ignore[override]  # what a view sets, a tagger has
+    def _model(self) -> Any:
         return self.learner if hasattr(self.learner, "n_seen_") else None
 
     def view(self) -> TaggerView:

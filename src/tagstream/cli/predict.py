@@ -84,7 +84,7 @@ def _answers(
     model: StreamClassifier, chunk: Chunk, first: int, threshold: float | None
 ) -> Iterator[_Answer]:
     scores = model.predict_proba(chunk.X)
-    decided = model.decide(scores) if threshold is None else scores >= threshold
+    decided = model.labels_of(scores, threshold)
     if decided.ndim == 1:  # exactly one label each, by its name
         decided = decided[:, None] == model.classes_
     names = model.classes_.tolist()
