@@ -363,6 +363,12 @@ def test_short_rows_that_stand_for_many_cells_are_read_few_at_a_time(monkeypatch
     assert [len(part.Y) for part in chunks] == [3, 3, 1]
 
 
+def test_an_endless_header_is_refused(monkeypatch):
+    monkeypatch.setattr("tagstream.data.arff_header._MAX_ATTRIBUTES", 3)
+    with pytest.raises(DataError, match="5: must declare at most 3 attributes"):
+        read(HEADER + "1,1,1,1\n")
+
+
 def test_more_cells_of_labels_than_fit_are_refused(monkeypatch):
     monkeypatch.setattr("tagstream.data.dataset._MAX_CELLS", 10)
     assert len(read(HEADER + "{}\n" * 5).Y) == 5

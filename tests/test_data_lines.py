@@ -171,8 +171,80 @@ def test_nothing_read_is_how_every_file_begins():
     assert Tally.begins_with(io.BytesIO(b"any"), Tally(io.BytesIO(b"")).so_far())
 
 
-def test_a_damaged_archive_does_not_begin_as_the_whole_one():
+def test_how_a_damaged_archive_begins_cannot_be_told():
     packed = gzip.compress(os.urandom(9000).hex().encode() + b"\n")
     tally = Tally(io.BytesIO(packed))
     assert len(Lines(tally).take(1)[0]) == 18001
-    assert not Tally.begins_with(io.BytesIO(packed[:-5000]), tally.so_far())
+    with pytest.raises(DataError, match="<stream>: must be readable to its end"):
+        Tally.begins_with(io.BytesIO(packed[:-5000]), tally.so_far())
+
+
+HOSTILE = """
+import bz2, io, resource
+from tagstream.checks import DataError
+from tagstream.data import iter_arff, iter_csv, iter_jsonl, iter_libsvm, iter_lines, load
+
+limit = 3 << 29  # 1.5 GiB of addresses, of which the libraries take a part
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+def packed(*repeated):
+    packer = bz2.BZ2Compressor()
+    return io.BytesIO(
+        b"".join(packer.compress(part) for part, n in repeated for _ in range(n)) + packer.flush()
+    )
+
+def drain(batches):
+    try:
+        return sum(len(getattr(batch, "Y", batch)) for batch in batches)
+    except DataError as error:
+        return str(error)[:60]
+
+long = (b"x" * (1 << 23) + b"\\n", 100)
+word = (b"x" * (1 << 20), 100)
+nested = (b"[" + b"[]," * (1 << 22) + b"[]]\\n", 50)
+numbers = (b'{"x": [' + b"0," * (1 << 20) + b"0]}\\n", 100)
+rows = (b"{}\\n" * 1000, 5000)
+header = "@relation 'a: -C 50000'\\n" + "".join(f"@attribute {i} {{0,1}}\\n" for i in range(60_000))
+with open("labels.jsonl", "w") as file:
+    file.writelines(f'{{"x": [0], "y": ["{i}"]}}\\n' for i in range(60_000))
+print(drain(iter_libsvm(io.BytesIO(b"1 5 30000000\\n1 1:1\\n"))))
+print(drain(iter_libsvm(io.BytesIO(b"1 2147483646:1\\n"))))
+print(drain(iter_libsvm(packed(long))))
+print(drain(iter_lines(packed(long))))
+print(drain(iter_lines(packed(word))))
+print(drain(iter_csv(packed((b"text\\n", 1), long), text="text")))
+print(drain(iter_jsonl(packed(nested))))
+print(drain(iter_jsonl(packed(numbers))))
+print(drain(iter_jsonl("labels.jsonl")))
+try:
+    load("labels.jsonl")
+except DataError as error:
+    print(str(error)[:60])
+open("a.arff", "wb").write(packed(((header + "@data\\n").encode(), 1), rows).getvalue())
+try:
+    load("a.arff")
+except DataError as error:
+    print(str(error)[:60])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
+def test_small_hostile_files_stay_within_the_memory_that_is_said(tmp_path):
+    found = subprocess.run(
+        [sys.executable, "-c", HOSTILE], capture_output=True, cwd=tmp_path, text=True, check=False
+    )
+    assert found.stderr == ""
+    assert found.stdout.splitlines() == [
+        "<stream>:1: must have at most 1048576 labels, got a header w",
+        "<stream>:1: an index must be from 1 to 16777216, got 2147483",
+        "<stream>:1: a record must be 'label,label index:value ...' i",
+        "100",
+        "<stream>:1: a line must have at most 16777216 bytes; is this",
+        "<stream>:2: must be comma-separated values, got field larger",
+        "<stream>:1: must be a JSON object, got '[[],[],[],[],[],[],",
+        "100",
+        "60000",
+        "labels.jsonl: must have at most 536,870,912 records times la",
+        "a.arff: must have at most 536,870,912 records times labels t",
+    ]

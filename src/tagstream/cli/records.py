@@ -143,7 +143,7 @@ class Reading:
         if is_data_set(data):
             return {"usual": "arff", "labels": list(part.classes or ())}
         kind = self.kind(data)
-        if kind not in ("arff", "csv"):
+        if kind in ("libsvm", "lines"):
             return {"usual": kind}
         labels = self.labels if part.classes is None else list(part.classes)
         said = {"sep": self.sep, "text": self.text, "ids": self.ids, "missing": self.missing}
@@ -247,7 +247,8 @@ class Reading:
         elif kind == "lines":
             options = {}
         else:
-            fields = {"labels": self.labels, "sep": self.sep, "ids": self.ids}
+            field = self.labels if isinstance(self.labels, str) else None
+            fields = {"labels": field, "sep": self.sep, "ids": self.ids}
             options = {"text": self.text, **({"labels": False} if optional else fields)}
         entry = data.FORMATS[kind]
         return entry.reader(source if entry.is_stream else path, chunk=size, **options)

@@ -81,7 +81,7 @@ class Lines:
             if not block:
                 break
             n_bytes += sum(map(len, block))
-            lines = lines + block if lines else block
+            lines += block
         if not lines and self._failure is not None:
             message, cause = self._failure
             self.number += 1
@@ -236,7 +236,7 @@ class Tally:
         >>> [Tally.begins_with(io.BytesIO(now), then) for now in (b"one\\ntwo\\n3", b"one\\ntwo3")]
         [True, False]
         """
-        file, _, close = _open(source)
+        file, name, close = _open(source)
         digest, left, last = hashlib.sha256(), int(position["bytes"]), b"\n"
         try:
             while left and (part := file.read(min(left, 1 << 20))):
@@ -244,8 +244,8 @@ class Tally:
                 left -= len(part)
                 last = part[-1:]
             follows = b"" if last == b"\n" else file.read(2)
-        except (OSError, EOFError, zlib.error):
-            return False
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{name}: must be readable to its end, got {error}") from error
         finally:
             close()
         is_whole = not follows or follows[:1] == b"\n" or follows == b"\r\n"

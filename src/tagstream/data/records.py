@@ -200,6 +200,8 @@ class _RecordReader:
     ) -> None:
         if sep == "":
             raise ValueError("sep must not be empty")
+        if not (labels is None or labels is False or isinstance(labels, str)):
+            raise ValueError(f"labels must be the name of the field of labels, got {labels!r}")
         self.fail = fail
         self.text, self.labels, self.sep, self.ids = text, labels, sep, ids
         self.kind: str | None = None  # "vector", "mapping" or "text"
