@@ -103,8 +103,13 @@ def test_with_patience_it_equals_the_naive_stream_that_projects_when_it_does(pat
         np.testing.assert_allclose(run.Q, Q, rtol=1e-9, atol=1e-9)
     moves = np.count_nonzero(run.steps)
     assert run.kept.n_decompositions <= moves / patience
-    convex.settle(run.Q, run.tally)
+    V = convex.settle(run.Q, run.tally)
     np.testing.assert_allclose(run.Q, slow.cone(Q), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(V, convex.factor(run.Q))
+    before = run.Q.copy(), run.tally.copy()
+    np.testing.assert_array_equal(convex.settle(run.Q, run.tally), V)
+    np.testing.assert_array_equal(run.Q, before[0])  # once is enough
+    np.testing.assert_array_equal(run.tally, before[1])
 
 
 def test_unknown_labels_are_left_out_of_the_round():

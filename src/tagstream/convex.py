@@ -188,7 +188,7 @@ def convex_step(
                 Q[j, i] += scale * s[j]
     tally[LEAST] -= tau * max(0.0, 0.5 * (np.sqrt(ee) * np.sqrt(ss) - es))  # τ|μ₋|
     tally[MOVES] += 1.0
-    if tally[MOVES] >= patience:
+    if tally[LEAST] < 0.0 and tally[MOVES] >= patience:
         settle(Q, tally)
     return loss, tau, False
 
@@ -267,23 +267,24 @@ def pair_vectors(
 
 
 @compiled
-def settle(Q: Vector, tally: Vector) -> None:
-    """Make Q positive semidefinite, in place, if ``tally`` cannot promise that it is.
+def settle(Q: Vector, tally: Vector) -> Vector:
+    """Make Q positive semidefinite, in place, and return its factor V (:func:`factor`).
 
-    Cholesky's factor, which exists where all eigenvalues are positive, is tried first: it is
-    many times cheaper than they are.
+    Only where ``tally`` cannot promise that it is, and Cholesky's factor, which exists where all
+    eigenvalues are positive, tells that it is not, are the eigenvalues needed.
     """
-    if tally[LEAST] >= 0.0:
-        return
     V = factor(Q)
-    least = 0.0
-    for k in range(len(Q)):
-        if V[k, k] == 0.0:
-            least = project(Q)
-            tally[DECOMPOSITIONS] += 1.0
-            break
-    tally[LEAST] = max(least, 0.0)
-    tally[MOVES] = 0.0
+    if tally[LEAST] < 0.0:
+        least = 0.0
+        for k in range(len(Q)):
+            if V[k, k] == 0.0:
+                least = project(Q)
+                tally[DECOMPOSITIONS] += 1.0
+                V = factor(Q)
+                break
+        tally[LEAST] = max(least, 0.0)
+        tally[MOVES] = 0.0
+    return V
 
 
 @compiled
