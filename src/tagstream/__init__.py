@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tagstream.version import __version__
+
 if TYPE_CHECKING:
     from tagstream.checks import DataError
     from tagstream.data import Dataset, load, make_stream
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from tagstream.persist import save as save_model
     from tagstream.tagger import Tagger
 
-__version__ = "0.1.0"
 
 __all__ = [
     "KNN",
@@ -34,6 +35,7 @@ __all__ = [
     "MultiLabelScores",
     "PublishedOML",
     "Tagger",
+    "__version__",
     "holdout",
     "load",
     "load_model",

@@ -36,10 +36,11 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tagstream import __version__, registry
+from tagstream import registry
 from tagstream.base import StreamClassifier
 from tagstream.checks import DataError
 from tagstream.upgrade import from_format_1
+from tagstream.version import __version__
 
 __all__ = ["ModelInfo", "inspect", "load", "load_with_extra", "remove_leftovers", "save"]
 
