@@ -49,6 +49,16 @@ def test_the_grid_holds_the_papers_comparison():
     assert len(cells) == 5 * (8 * len(methods) + len(dense)) - 4
 
 
+def test_oml_is_there_with_each_decision_and_without_its_head():
+    made = {name: m.make(0, 0) for name, m in paper.METHODS["holdout"].items()}
+    rules = {name: made[name].decide for name in ("oml", "oml-f1", "oml-hamming", "oml-vote")}
+    assert rules == {"oml": "balanced", "oml-f1": "f1", "oml-hamming": "hamming", "oml-vote": 0.5}
+    assert (made["oml"].head, made["oml-vote"].head) == (True, False)
+    assert made["oml-published"].step == "cubic"
+    assert made["oml-printed"].step == "printed"
+    assert {"oml", "oml-vote", "oml-window"} <= set(paper.METHODS["prequential"])
+
+
 def test_streams_are_judged_as_the_published_ones_were():
     cells = [cell for cell in grid() if cell.part == "prequential"]
     assert {cell.dataset for cell in cells} == set(paper.STREAMS)
@@ -80,8 +90,8 @@ def test_a_changed_default_has_another_key(monkeypatch):
     assert cell.key != before
 
 
-def _other_default(self, n_neighbors=7, *, vote="majority", window=None, threshold=0.5):
-    self.n_neighbors, self.vote, self.window, self.threshold = n_neighbors, vote, window, threshold
+def _other_default(self, n_neighbors=7):
+    self.n_neighbors = n_neighbors
 
 
 @pytest.mark.parametrize("part", paper.METHODS)
