@@ -81,7 +81,7 @@ def _closeness(stored: Inputs, a: int, queries: Inputs, i: int, factor: Vector) 
     for k in range(p):
         gap = (np.float64(queries.dense[i, k]) - np.float64(stored.dense[a, k])) * factor[k]
         total += gap * gap
-    return 1.0 - total / (2.0 * p)
+    return float(1.0 - total / (2.0 * p))
 
 
 @compiled
