@@ -38,6 +38,7 @@ an item at position i may see positions below i − lag only.
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -588,23 +589,19 @@ class Head:
 
     def snapshot(self) -> Head:
         """Return a head that stays as this one is now."""
-        other = Head(self.votes, near=self.near)
-        other.weights = Weights(*(part.copy() for part in self.weights))
-        other.now = other.behind = self.now._replace(
-            **{name: part.copy() for name, part in self.now._asdict().items()}
-        )
+        other = copy(self)
+        other.weights = self.weights._replace(**_copied(self.weights))
+        other.now = other.behind = self.now._replace(**_copied(self.now))
+        other.lag, other._queue = 0, Queue(np.zeros((0, self.n_labels), np.uint8), self._queue.at)
         return other
 
     # ------------------------------------------------------------------ state as plain values
     def dump(self) -> dict[str, Any]:
         """Return the state as plain values."""
-        lag = self.lag
         return {
-            **{name: part.copy() for name, part in self.weights._asdict().items()},
-            "now": {name: part.copy() for name, part in self.now._asdict().items()},
-            "behind": {name: part.copy() for name, part in self.behind._asdict().items()}
-            if lag
-            else None,
+            **_copied(self.weights),
+            "now": _copied(self.now),
+            "behind": _copied(self.behind) if self.lag else None,
             "queue": self._queue.labels.copy(),
             "queue_at": self._queue.at.copy(),
         }
@@ -646,6 +643,10 @@ def marked_labels(Y: Bytes, known: npt.NDArray[np.bool_] | None) -> Bytes:
     if known is None:
         return Y
     return np.where(known, Y, np.uint8(UNKNOWN))
+
+
+def _copied(parts: Weights | History) -> dict[str, npt.NDArray[Any]]:
+    return {name: part.copy() for name, part in parts._asdict().items()}
 
 
 def _empty_history() -> History:
