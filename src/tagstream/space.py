@@ -226,7 +226,7 @@ class ConvexSpace(Space):
         return super().nbytes + self.Q.nbytes
 
     def grow(self, q: int) -> None:
-        """Have ``q`` labels from now on; the new ones are a zero coordinate of all rounds so far."""
+        """Have ``q`` labels from now on; in all rounds so far the new ones were zero."""
         super().grow(q)
         self.Q = convex.grow(self.Q, self.tally, self.d)
 
