@@ -33,7 +33,7 @@ from tagstream.projection.features import (
 from tagstream.projection.ridge import Design
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
-RIDGE_SAMPLE = 1500  # the same for the ridge alone
+RIDGE_SAMPLE = 750  # the same for the ridge alone
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (10**0.5, 10**-0.5, 10.0)  # by which the ridge may be changed
 CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling of the sample

@@ -34,7 +34,9 @@ from tagstream.projection.features import (
 )
 
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
-DIRECT = 3000  # smaller side of the features up to which normal equations are formed
+DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
+PRIMAL = 3000  # features up to which normal equations are formed
+ROUNDS, WARM_ROUNDS = 25, 8  # of conjugate gradients, from nothing and from the last fit
 
 
 @dataclass(frozen=True)
@@ -398,7 +400,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
     """
     ridge = max(ridge, 1e-300)
     none = np.zeros(X.q)
-    if min(X.n, X.p) <= DIRECT:
+    if X.p <= PRIMAL if X.primal else X.n <= DIRECT:
         if X.primal:
             inner, right, mid, variances, rounding = X.equations()
         else:
@@ -421,11 +423,12 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
 
     else:
         variances, ridge, mid = X.variances(), max(ridge, 1e-30), X.mid  # in single precision
+        cold = start is None
         # A constant column has nothing but rounding errors to offer.
         flat = variances <= 1e-6 * X.n * mid**2
         diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
         start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
-        tolerance, rounds = 1e-3, 25
+        tolerance, rounds = 1e-3, ROUNDS if cold else WARM_ROUNDS
         if not X.masked:
             scale = diagonal.astype(np.float32)
             P = _conjugate_gradients(
