@@ -228,7 +228,8 @@ class Design:
         """Mean of the features."""
 
         def total(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-            return (np.asarray(X.sum(axis=0, dtype=np.float64)).ravel(),)
+            # Sparse sums of single numbers are single whatever dtype is asked for.
+            return (np.asarray(X.astype(np.float64).sum(axis=0)).ravel(),)
 
         return self._X.sum(total)[0] / self.n
 
