@@ -427,7 +427,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
         start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
         tolerance, rounds = 1e-3, 25
-        if not X.masked:
+        if not X.masked and X.features.factor is None:  # turned features are made in double
             scale = diagonal.astype(np.float32)
             P = _conjugate_gradients(
                 lambda P: X.single_normal(P, ridge), lambda B: B / scale,
