@@ -190,7 +190,7 @@ class Votes:
         near = np.argpartition(distances, k - 1, axis=1)[:, :k]
         Y = labels.Y.astype(np.int64)
         votes = Y[near].sum(axis=1)
-        gaps, chosen = votes - k * Y, decide(votes / k, rule)
+        gaps, chosen = votes - k * Y, decide(votes / max(k, 1), rule)  # one has nobody to ask
         if labels.known is not None:
             gaps, chosen, Y = gaps * labels.known, chosen & labels.known, Y * labels.known
         right, both = 2 * (chosen & (Y > 0)).sum(axis=1), chosen.sum(axis=1) + Y.sum(axis=1)

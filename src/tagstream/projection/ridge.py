@@ -230,7 +230,8 @@ class Design:
         """Mean of the features."""
 
         def total(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-            return (np.asarray(X.sum(axis=0, dtype=np.float64)).ravel(),)
+            # Sparse sums of single numbers are single whatever dtype is asked for.
+            return (np.asarray(X.astype(np.float64).sum(axis=0)).ravel(),)
 
         return self._X.sum(total)[0] / self.n
 
@@ -429,7 +430,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
         start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
         tolerance, rounds = 1e-3, ROUNDS if cold else WARM_ROUNDS
-        if not X.masked:
+        if not X.masked and X.features.factor is None:  # turned features are made in double
             scale = diagonal.astype(np.float32)
             P = _conjugate_gradients(
                 lambda P: X.single_normal(P, ridge), lambda B: B / scale,
