@@ -120,10 +120,10 @@ def test_new_labels_are_as_if_nobody_ever_had_them(sparse):
     X, Z, Y, known = stream(4, sparse)
     known[:] = True
     Y[:20, 3:], Z[:20, 3:] = 0, 0
-    whole, part = made(sparse, counts=np.array([9, 9, 2, 0, 0]))[0], FastMap(sparse=sparse)
+    whole, part = made(sparse, counts=np.array([19, 10, 9, 0, 0]))[0], FastMap(sparse=sparse)
     part.grow(3)
     about = {} if sparse else {"shift": np.full(12, 2.0), "factor": np.linspace(0.1, 1, 12)}
-    part.reset(np.linspace(0, 9, 12), 0.7, counts=np.array([9, 9, 2]), **about)
+    part.reset(np.linspace(0, 9, 12), 0.7, counts=np.array([19, 10, 9]), **about)
     taught(whole, X, Z, Y, known, sparse)
     taught(part, X, Z[:, :3], Y[:, :3], known[:, :3], sparse, range(20))
     part.grow(5)
@@ -185,4 +185,4 @@ def test_a_dense_map_never_trusts_a_direction_that_hardly_varies():
     fast.grow(1)
     fast.reset(np.array([1000.0, 0.0]), 1e-9)
     assert fast.state.rho[0] == pytest.approx(0.5)
-    assert fastmap.RATE == 4
+    assert fastmap.RATE == 8

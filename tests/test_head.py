@@ -76,7 +76,7 @@ def new(about, q=None, *, lag=0):
     head.grow(q)
     fast.grow(q)
     if len(about.Z):
-        fast.reset(np.ones(about.X.shape[1]), 2.0, counts=np.arange(q))
+        fast.reset(np.ones(about.X.shape[1]), 2.0, counts=5 + np.arange(q))
     return head, fast
 
 

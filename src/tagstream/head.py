@@ -20,7 +20,7 @@ L_k = ½ ln((v + ½)/(k′ − v + ½)) when v of the k′ ≤ k nearest that kn
     the latest items in input space.
 
 z and z⁺ (:mod:`tagstream.fastmap`) are clipped to [.02, .98]; before P exists both are
-(n_j + ½)/(t_j + 1), and of a label that had fewer than 5 examples at the last fit P says nothing,
+(n_j + ½)/(t_j + 1), and of a label that had fewer than 10 examples at the last fit P says nothing,
 so that z⁺ stands for z.  last is the label vector of the newest example, fast and slow are means
 with rates .2 and .02.
 
