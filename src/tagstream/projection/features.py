@@ -238,8 +238,8 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
     # Rows that differ by next to nothing ask for numbers beyond the range of single precision.
     u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), 1e30)
     lift, factor = _make_lift(examples, choice.lift, unit, middle, u, lift_size, seed)
-    own = None if examples.sparse else (middle, deviation)
-    return Features(unit, None, None, None, lift, factor, len(lift.b), own)
+    both = None if examples.sparse else (middle, deviation)
+    return Features(unit, None, None, None, lift, factor, len(lift.b), both)
 
 
 def _used_columns(examples: Examples) -> npt.NDArray[np.int32]:
