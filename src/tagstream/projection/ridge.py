@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from tagstream.checks import Rows, expect, expect_keys
 from tagstream.examples import Examples
-from tagstream.kernels import project_dense, project_sparse
+from tagstream.kernels import column_products, normal_sparse, project_dense, project_sparse
 from tagstream.labels import Labels
 from tagstream.projection.features import (
     JITTER,
@@ -36,7 +36,7 @@ from tagstream.projection.features import (
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
 PRIMAL = 3000  # features up to which normal equations are formed
-ROUNDS, WARM_ROUNDS = 25, 8  # of conjugate gradients, from nothing and from the last fit
+ROUNDS, WARM_ROUNDS = 25, 5  # of conjugate gradients, from nothing and from the last fit
 
 
 @dataclass(frozen=True)
@@ -319,9 +319,11 @@ class Design:
         shift = (self.mid @ P).astype(np.float32)
 
         def summand(X: Any, labels: Labels, part: slice) -> tuple[Any, ...]:
-            R = X @ P
-            R -= shift
-            return (np.asarray(X.T @ R),)
+            if sp.issparse(X):
+                out = np.zeros_like(P)
+                normal_sparse(X.indptr.astype(np.int64), X.indices, X.data, P, shift, out)
+                return (out,)
+            return (np.asarray(X.T @ (X @ P - shift)),)
 
         A = self._X.sum(summand)[0]
         A += np.float32(ridge) * P
@@ -462,7 +464,9 @@ def _conjugate_gradients(
     """Solve one positive definite system per column, all columns in step; sums are double."""
 
     def products(A: Any, B: Any) -> Matrix:
-        return np.asarray((A * B).sum(axis=0, dtype=np.float64))
+        out = np.zeros(A.shape[1])
+        column_products(A, B, out)
+        return out
 
     def share(A: Matrix, B: Matrix) -> Any:
         return np.divide(A, B, out=np.zeros_like(A), where=B > 0).astype(right.dtype)
