@@ -81,9 +81,8 @@ def test_a_step_goes_towards_the_labels_and_never_past_them(seed, sparse, rho):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_correction_moves_the_labels_that_it_adds_and_no_others(sparse):
-    X, Z, Y, known = stream(8, sparse)
-    fast = taught(made(sparse)[0], X, Z, Y, known, sparse, range(20))
-    x, z = rows_of(X[20:21], sparse), np.zeros((1, 5))
+    fast, X = made(sparse)[0], stream(8, sparse)[0]
+    x, z = rows_of(X[20:21], sparse), np.full((1, 5), 0.3)
     before, added = fast(x, z)[0], np.array([True, False, False, True, False])
     fast.correct(x, z, added)
     after = fast(x, z)[0]
