@@ -79,6 +79,17 @@ def test_a_step_goes_towards_the_labels_and_never_past_them(seed, sparse, rho):
         assert ((low <= after) & (after <= high))[~beyond].all()
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_correction_moves_the_labels_that_it_adds_and_no_others(sparse):
+    fast, X = made(sparse)[0], stream(8, sparse)[0]
+    x, z = rows_of(X[20:21], sparse), np.full((1, 5), 0.3)
+    before, added = fast(x, z)[0], np.array([True, False, False, True, False])
+    fast.correct(x, z, added)
+    after = fast(x, z)[0]
+    np.testing.assert_array_equal(after[~added], before[~added])
+    assert (after[added] > before[added]).all()
+
+
 def test_before_the_first_fit_there_is_no_map():
     X, Z, Y, known = stream(2, True)
     fast = FastMap(sparse=True)

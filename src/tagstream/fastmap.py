@@ -397,12 +397,20 @@ class FastMap:
         y: npt.NDArray[np.uint8],
         known: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Take one step for the first of the inputs, with labels ``y`` (q,): a correction."""
+        """Take one step for the first of the inputs, with labels ``y`` (q,)."""
         self.own()
         if not has_room(self.state, inputs, 0):
             self.make_room(int(inputs.indptr[1] - inputs.indptr[0]))
         sure = np.empty(0, np.bool_) if known is None else known
         _step_once(self.state, inputs, Z, y, sure)
+
+    def correct(self, inputs: Inputs, Z: Vector, added: npt.NDArray[np.bool_]) -> None:
+        """Take the step of a correction: for the labels that it adds (q,), and for no other.
+
+        Steps for the labels that were there or were taken away, too, do harm to other items: see
+        ``docs/math.md``.
+        """
+        self.learn(inputs, Z, added.astype(np.uint8), added)
 
     def own(self) -> None:
         """Make sure that no snapshot sees what is written next (sparse rows see to themselves)."""
