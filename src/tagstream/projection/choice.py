@@ -33,7 +33,7 @@ from tagstream.projection.features import (
 from tagstream.projection.ridge import Design
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
-LARGE_SAMPLE, FINALISTS = 256, 2  # from so many on, lifts are ranked on half, and two are kept
+LARGE_SAMPLE, FINALISTS = 512, 2  # from so many on, lifts are ranked on half, and two are kept
 RIDGE_SAMPLE = 750  # the same for the ridge alone
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (10**0.5, 10**-0.5, 10.0)  # by which the ridge may be changed
