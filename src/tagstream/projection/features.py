@@ -21,7 +21,14 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.checks import (
+    LARGEST_VALUE,
+    Rows,
+    check_choice,
+    check_number,
+    expect,
+    expect_keys,
+)
 from tagstream.examples import Examples, evenly
 from tagstream.kernels import dense_squares, project_dense, row_squares
 from tagstream.labels import Labels
@@ -34,6 +41,8 @@ LIFTS = ("kernel", "fourier", None)
 LIFT_SIZE = 1000  # features of a lift
 CACHED = 2**21  # random numbers that are kept between fits instead of being drawn again
 FARTHEST = 1e3  # from the middle, in bandwidths: beyond, a coordinate is as good as there
+STEEPEST = 1e30  # one over the bandwidth
+LARGEST_WEIGHT = 1e6  # of a lift in a file; a coordinate, or a normal number times √p
 JITTER = 1e-6  # on the diagonal of a kernel matrix, of which features have single precision
 
 
@@ -52,7 +61,7 @@ class Choice:
         expect_keys("the choice", state, *cls.__dataclass_fields__)
         check_choice("scale", state["scale"], SCALES)
         check_choice("lift", state["lift"], LIFTS)
-        check_number("bandwidth", state["bandwidth"], least=0, most=1e300)
+        check_number("bandwidth", state["bandwidth"], least=1e-300, most=1e300)
         check_number("ridge", state["ridge"], least=0, most=1e300)
         return cls(**state)
 
@@ -114,9 +123,17 @@ class Lift:
         expect_keys("the lift", state, "kind", *_ARRAYS)
         if state["kind"] not in LIFTS[:2]:
             raise ValueError(f"a lift must be one of {LIFTS[:2]}, got {state['kind']!r}")
-        b = expect("lift b", state["b"], np.float32, (None,))
-        shapes = {"W": (p, len(b)), "m": (p,), "u": (p,)}
-        rest = {n: expect(f"lift {n}", state[n], np.float32, s) for n, s in shapes.items()}
+        b = expect("lift b", state["b"], np.float32, (None,), least=-1e16, most=1e16)
+        if not len(b):
+            raise ValueError("a lift must have features, got none")
+        rest = {
+            name: expect(f"lift {name}", state[name], np.float32, shape, least=-most, most=most)
+            for name, shape, most in (
+                ("W", (p, len(b)), LARGEST_WEIGHT),
+                ("m", (p,), LARGEST_VALUE),
+                ("u", (p,), STEEPEST),
+            )
+        }
         return cls(state["kind"], rest["W"], b, rest["m"], rest["u"])
 
 
@@ -236,7 +253,7 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
         spread = deviation if standard else None
         return Features(unit, middle, spread, None, None, None, p, (middle, deviation))
     # Rows that differ by next to nothing ask for numbers beyond the range of single precision.
-    u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), 1e30)
+    u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), STEEPEST)
     lift, factor = _make_lift(examples, choice.lift, unit, middle, u, lift_size, seed)
     both = None if examples.sparse else (middle, deviation)
     return Features(unit, None, None, None, lift, factor, len(lift.b), both)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import Rows, expect, expect_keys
+from tagstream.checks import LARGEST_VALUE, Rows, expect, expect_keys
 from tagstream.examples import Examples
 from tagstream.kernels import column_products, normal_sparse, project_dense, project_sparse
 from tagstream.labels import Labels
@@ -37,6 +37,7 @@ LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
 PRIMAL = 3000  # features up to which normal equations are formed
 ROUNDS, WARM_ROUNDS = 25, 5  # of conjugate gradients, from nothing and from the last fit
+LARGEST_WEIGHT = 1e60  # of P in a file; the inverse of the smallest features there are
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ class Projection:
                 inputs.indptr.astype(np.int64), self._row_of[inputs.indices],
                 inputs.data.astype(np.float32, copy=False), self.P, self.c, out,
             )  # fmt: skip
-        return out
+        # Labels are 0 and 1: what is farther from them than any feature may be says no more.
+        return np.clip(out, -LARGEST_VALUE, LARGEST_VALUE, out=out)
 
     def dump(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -132,11 +134,13 @@ class Projection:
         expect_keys("the projection", state, "P", "c", "lift", "columns", "p", "unit")
         if type(state["unit"]) is not bool or type(state["p"]) is not int:
             raise ValueError("unit must be true or false, and p a count")
-        c = expect("c", state["c"], np.float64, (q,))
+        largest = {"least": -LARGEST_WEIGHT, "most": LARGEST_WEIGHT}
+        c = expect("c", state["c"], np.float64, (q,), **largest)
         lift = None if state["lift"] is None else Lift.load(state["lift"], p)
         if not sparse or lift is not None:
             width = p if lift is None else len(lift.b)
-            return cls(expect("P", state["P"], np.float64, (width, q)), c, lift, unit=state["unit"])
+            P = expect("P", state["P"], np.float64, (width, q), **largest)
+            return cls(P, c, lift, unit=state["unit"])
         columns = expect("columns", state["columns"], np.int32, (None,))
         if (np.diff(columns, prepend=-1) <= 0).any() or columns.max(initial=0) >= p:
             raise ValueError(f"columns must rise within 0 to {p - 1}")
