@@ -71,7 +71,7 @@ cover: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-cover  ## which lines 
 
 docs: $(VENV)/installed $(VENV)/tools-docs  ## the documentation as a site, in build/site
 	$(BIN)/python docs/make_api.py --check
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: test lint slow exact oldest docs cover  ## all of it
 
