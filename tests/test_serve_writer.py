@@ -248,7 +248,7 @@ def test_a_damaged_log_tail_keeps_what_is_before_it(tmp_path, caplog):
         path.unlink()
     with sqlite3.connect(tmp_path / "events.db") as database:
         database.execute(
-"UPDATE events SET body = replace(body, 'word', 'w0rd') WHERE position = 25"
+            "UPDATE events SET body = replace(body, 'word', 'w0rd') WHERE position = 25"
         )
     database.close()
     with caplog.at_level(logging.ERROR), Service(tmp_path, FakeTagger) as service:

@@ -147,6 +147,8 @@ class EventLog:
     ----------
     path : Path
         The database; made if it is not there.
+    read_only : bool
+        Beside a service that runs: nothing is written or mended.
 
     Attributes
     ----------
@@ -169,15 +171,15 @@ class EventLog:
     >>> log.close(); folder.cleanup()
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, read_only: bool = False) -> None:
         self.path = path
         self.n_lost = 0
         self._readers = threading.local()
         self._open_readers: list[sqlite3.Connection] = []
         try:
-            self._connection = self._open()
+            self._connection = self._reader() if read_only else self._open()
         except (sqlite3.DatabaseError, _Damaged) as error:
-            if isinstance(error, sqlite3.OperationalError) and not _is_damage(error):
+            if read_only or (isinstance(error, sqlite3.OperationalError) and not _is_damage(error)):
                 raise OSError(f"{path}: {error}") from error
             self._recover(error)
         self.position = self._last_position()
@@ -412,6 +414,17 @@ class EventLog:
                 own=False,
             )
         ]
+
+    def states(self) -> Iterator[Event]:
+        """Yield the newest state of each item, in the order of the log."""
+        columns = ", ".join(f"e.{name}" for name in _COLUMNS.split(", "))
+        yield from map(
+            _event,
+            self._reader().execute(
+                f"SELECT {columns} FROM items i JOIN events e ON e.position = i.position "
+                "ORDER BY i.position"
+            ),
+        )
 
     def tag_changes(self) -> list[Event]:
         """Return all renames, merges and removals, in order."""

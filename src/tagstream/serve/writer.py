@@ -185,6 +185,11 @@ class Service:
     snapshot_events : int
         A snapshot is written after so many events, and at the end.
 
+    Attributes
+    ----------
+    first : list of Change
+        Made before anything else, if the folder is new.
+
     Raises
     ------
     OSError
@@ -198,14 +203,13 @@ class Service:
         model: Path | None = None,
         snapshot_events: int = SNAPSHOT_EVENTS,
     ) -> None:
-        if tagger is None:
-            from tagstream.tagger import Tagger as tagger
         self.folder = folder
         self.snapshot_events = snapshot_events
         self.progress = Progress()
         self.pool = Pool()
+        self.first: list[Change] = []
         self.on_failure: Callable[[], None] = lambda: None
-        self._type: TaggerType = tagger
+        self._type: TaggerType = tagger if tagger is not None else _usual_tagger()
         self._snapshots = folder / "snapshots"
         self._snapshots.mkdir(parents=True, exist_ok=True)
         self._lock_file = _lock(folder)
@@ -420,8 +424,8 @@ class Service:
                     position = self.log.append(event)
                     events.append(_at(event, position))
                 written.append((plan, events))
-        for change, error in refused:
-            change.done.set_exception(error)
+        for change, why in refused:
+            change.done.set_exception(why)
         all_events = [event for _, events in written for event in events]
         failed = self._apply(all_events)
         self._note(all_events, failed)
@@ -563,6 +567,9 @@ class Service:
         self.progress.add(_outcomes(self.log.last_suggested(KEPT)))
         _warm_up(self._type)
         self._publish()
+        if self.log.position == 0 and not len(self.pool) and self._tagger.view().n_items == 0:
+            for change in self.first:
+                self._do([change])
 
     def _restore(self) -> None:
         self._tagger, position = self._newest_snapshot()
@@ -632,6 +639,13 @@ class Service:
         with open(new, "rb") as file:
             os.fsync(file.fileno())
         os.replace(new, base)
+
+
+def _usual_tagger() -> TaggerType:
+    from tagstream.tagger import Tagger as usual
+
+    made: TaggerType = usual
+    return made
 
 
 def _at(event: Event, position: int) -> Event:

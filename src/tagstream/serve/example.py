@@ -1,0 +1,31 @@
+"""Some short texts to begin with: questions of a neighbourhood, written for this project."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+from tagstream.serve.writer import Change
+
+__all__ = ["example_changes"]
+
+
+def example_changes() -> list[Change]:
+    """Return the changes that put the example into a new folder: some learnt, some waiting.
+
+    Examples
+    --------
+    >>> learn, pool = example_changes()
+    >>> learn.kind, len(learn.bodies), pool.kind, len(pool.bodies)
+    ('learn', 72, 'pool', 30)
+    """
+    text = resources.files("tagstream.serve").joinpath("example.jsonl").read_text("utf-8")
+    items = [json.loads(line) for line in text.splitlines()]
+    learnt = [item for item in items if "y" in item]
+    waiting = [
+        {"id": item["id"], "item": {"text": item["text"]}} for item in items if "y" not in item
+    ]
+    return [
+        Change("learn", learnt, [item["id"] for item in learnt]),
+        Change("pool", waiting, [None] * len(waiting)),
+    ]
