@@ -7,6 +7,10 @@ letters are the paper's: z = Pᵀx_t, u = z − y, w = z − y_t, A = uuᵀ − 
 
 from __future__ import annotations
 
+import math
+import re
+import unicodedata
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +121,39 @@ def play(V_t, z, y_t, y_nn, *, step, update, least, most, known=None):
         lam = cubic_lambda(*cubic_as_printed(V_t, about), least, most)
     move = inverse_update if update == "inverse" else linear_update
     return move(V_t, about, lam), suffered, lam
+
+
+# ---------------------------------------------------------------------- the round in Q = VVᵀ
+
+
+def cone(Q):
+    """The positive semidefinite matrix nearest to Q, by all its eigenvalues."""
+    values, vectors = np.linalg.eigh(Q)
+    return (vectors * np.maximum(values, 0)) @ vectors.T
+
+
+def convex_loss(Q, pair):
+    return max(0.0, pair.delta - float((pair.A * Q).sum()))
+
+
+def convex_play(Q, pair, *, C, kind, project=True):
+    """One passive-aggressive round on Q: Q_{t+1}, loss, τ."""
+    suffered, square = convex_loss(Q, pair), float((pair.A**2).sum())
+    if suffered == 0 or square == 0:
+        return Q, suffered, 0.0
+    tau = min(C, suffered / square) if kind == "PA-I" else suffered / (square + 1 / (2 * C))
+    moved = Q + tau * pair.A
+    return cone(moved) if project else moved, suffered, tau
+
+
+def convex_bound(U, pairs, *, C, kind):
+    """The right side of the bound: of Σ τl for PA-I, of Σ l² for PA-II."""
+    away = ((np.eye(len(U)) - U) ** 2).sum()
+    losses = [convex_loss(U, about) for about in pairs]
+    if kind == "PA-I":
+        return away + 2 * C * sum(losses)
+    R_squared = max((about.A**2).sum() for about in pairs)
+    return (R_squared + 1 / (2 * C)) * (away + 2 * C * sum(one**2 for one in losses))
 
 
 # ---------------------------------------------------------------------- neighbours and votes
@@ -238,3 +275,224 @@ def run(X, Y, V_1, *, fit, fit_at, neighbor, window=None, known=None, **rules):
             lo = 0 if window is None else max(t + 1 - window, 0)
             made = made._replace(project=fit(X[lo : t + 1], Y[lo : t + 1]), codec=made.V)
     return made
+
+
+# ---------------------------------------------------------------------- the head
+
+
+def expected_f1_cut(p, beta):
+    """The score from which a label is suggested."""
+    ranked = sorted(p, reverse=True)
+    best = np.prod([1 - one for one in ranked])
+    for m in range(1, len(ranked) + 1):
+        best = max(best, 2 * sum(ranked[:m]) / (m + sum(ranked)))
+    return (1 - beta) / 2 + beta * best / 2
+
+
+class SlowFastMap:
+    """z⁺ = z + Dᵀx with D and s as full matrices; ``x`` is dense and ready."""
+
+    def __init__(self, s, rho, q, fresh):
+        self.D, self.s, self.rho, self.fresh = np.zeros((len(s), q)), np.array(s, float), rho, fresh
+
+    def __call__(self, x, z):
+        return z + self.D.T @ x
+
+    def learn(self, x, z, y, known):
+        z_plus, gain = self(x, z), x / (self.rho + self.s)
+        h = x @ gain
+        for j in range(len(y)):
+            beyond = (y[j] == 1 and z_plus[j] > 1) or (y[j] == 0 and z_plus[j] < 0)
+            if known[j] and not beyond:
+                self.D[:, j] += gain * 4 * (y[j] - z_plus[j]) / (1 + 4 * h)
+        self.s += x**2
+
+
+class SlowHead:
+    """The head by its formulas, one label and one item at a time, from whole lists of labels.
+
+    ``seen`` is the list of (y, known) that were learnt; history and counts are made from it anew
+    for each item, so that late labels and windows are plain slices.
+    """
+
+    def __init__(self, w, q, *, lag=0, window=None):
+        m = len(w)
+        self.w, self.A = np.array(w, float), np.eye(m)
+        self.d, self.a = np.zeros((q, m)), np.full((q, m), 10.0)
+        self.lag, self.window, self.seen = lag, window, []
+
+    def evidence(self, j, found, near, z, z_plus, fresh, seen, stored):
+        """f_j, or None for a label that no example has; ``seen`` is what is known by then."""
+
+        def vote(positions, k):
+            sure = [i for i in positions[:k] if i >= 0 and stored[i][1][j]]
+            v = sum(int(stored[i][0][j]) for i in sure)
+            return 0.5 * np.log((v + 0.5) / (len(sure) - v + 0.5))
+
+        def logit(x):
+            x = min(max(x, 0.02), 0.98)
+            return 0.25 * np.log(x / (1 - x))
+
+        kept = seen if self.window is None else seen[max(len(self.seen) - self.window, 0) :]
+        sure = [int(y[j]) for y, known in kept if known[j]]
+        n, t = sum(sure), len(sure)
+        if n == 0:
+            return None
+        if z is None:
+            z = z_plus = (n + 0.5) / (t + 1)
+        last = fast = slow = 0.0
+        for y, known in seen:
+            if known[j]:
+                last = float(y[j])
+                fast += 0.2 * (last - fast)
+                slow += 0.02 * (last - slow)
+        f = [1, *(vote(found, k) for k in (3, 10, 30)), logit(z_plus if fresh else z)]
+        f += [logit(z_plus), 0.25 * np.log((n + 0.5) / (t - n + 0.5)), last]
+        f += [0.25 * np.log((fast + 0.02) / (1.02 - fast)), slow]
+        return np.array(f if near is None else [*f, vote(near, 3), vote(near, 10)])
+
+    def score(self, found, near, z, z_plus, fresh, *, late=False):
+        """Probabilities, and the evidence of each label; ``late``: as it was lag items ago."""
+        seen = self.seen[: max(len(self.seen) - self.lag, 0)] if late else self.seen
+        p, F = np.zeros(len(self.d)), {}
+        for j in range(len(self.d)):
+            of_z = (None, None) if z is None else (z[j], z_plus[j])
+            f = self.evidence(j, found, near, *of_z, fresh[j], seen, self.seen)
+            if f is not None:
+                F[j] = f
+                p[j] = 1 / (1 + np.exp(-(self.w + self.d[j]) @ f))
+        return p, F
+
+    def learn(self, p, F, y, known):
+        if np.any(known):
+            taught = [j for j in F if known[j]]
+            h, e = p * (1 - p), np.asarray(y, float) - p
+            self.A = 0.999 * self.A + 0.001 * np.eye(len(self.w))
+            self.A += sum((h[j] * np.outer(F[j], F[j]) for j in taught), np.zeros_like(self.A))
+            for j in taught:
+                f, a = F[j], self.a[j]
+                self.d[j] += (e[j] * f / a) / (1 + h[j] * (f**2 / a).sum())
+                self.a[j] = 0.999 * a + 0.001 * 10 + h[j] * f**2
+            if taught:
+                self.w = self.w + np.linalg.solve(self.A, sum(e[j] * F[j] for j in taught))
+        self.seen.append((y, known))
+
+
+class SlowCopies:
+    """κ of each class and bin, by its definition."""
+
+    def __init__(self):
+        start = {0: ((0.1, 0.2, 0.4, 0.5), 10), 1: ((0.6, 0.8, 0.9, 0.97), 20)}
+        self.K = {
+            (c, b): [kappa * strength, (1 - kappa) * strength]
+            for c, (kappas, strength) in start.items()
+            for b, kappa in enumerate(kappas)
+        }
+
+    @staticmethod
+    def bin(similarity):
+        return sum(similarity >= low for low in (0.8, 0.9, 0.97, 0.9999)) - 1
+
+    def kappa(self, similarity, corrected):
+        b = self.bin(similarity)
+        if b < 0:
+            return 0.0
+        K = self.K[int(corrected), b]
+        return K[0] / (K[0] + K[1])
+
+    def learn(self, similarity, corrected, p, y, y_nn, both_known):
+        kappa = self.kappa(similarity, corrected)
+        if self.bin(similarity) < 0 or not any(both_known):
+            return
+        sure = [j for j in range(len(y)) if both_known[j]]
+        R = 0.0
+        if all(y[j] == y_nn[j] for j in sure):
+            L = np.prod([p[j] if y[j] else 1 - p[j] for j in sure])
+            R = kappa / (kappa + (1 - kappa) * L)
+        K = self.K[int(corrected), self.bin(similarity)]
+        K[0] += R
+        K[1] += 1 - R
+# ---------------------------------------------------------------------- text features
+
+_UNSPACED_SCRIPTS = re.compile(
+    "CJK |HIRAGANA |(COMBINING )?KATAKANA|HENTAIGANA |BOPOMOFO |THAI |LAO |MYANMAR |KHMER |"
+    "(VERTICAL )?(IDEOGRAPHIC|KANA) (?!ANNO|TALLY)|HANGZHOU |MASU "
+)
+
+
+def text_class(character):
+    """One letter per class: w letter, d digit, u unspaced, s symbol, x skipped, or itself."""
+    if character in "!?.+#'_":
+        return {"?": "!", "#": "+", "_": "w"}.get(character, character)
+    if character == "’":
+        return "'"
+    if character == "\u200b":
+        return " "
+    name = unicodedata.name(character, "")
+    category = unicodedata.category(character)
+    if category == "Cf" or "VARIATION SELECTOR" in name or name == "COMBINING GRAPHEME JOINER":
+        return "x"
+    if 0x20000 <= ord(character) < 0x40000:
+        return "u"
+    if 0xE0000 <= ord(character) < 0xE1000:
+        return "x"
+    if category[0] in "LMN":
+        if _UNSPACED_SCRIPTS.match(name):
+            return "u"
+        return "d" if category[0] == "N" else "w"
+    return "s" if category[0] == "S" and ord(character) > 127 else " "
+
+
+_TOKEN = re.compile(r"(?:(?<![wd.])\.(?=w))?[wd](?:'?[wd])*(?:\++(?![wd+]))?|[us!]")
+
+
+def text_tokens(text):
+    """Tokens with their classes; the text is normalised and freed of skipped characters."""
+    text = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    text = "".join(c for c in text if text_class(c) != "x")
+    classes = "".join(map(text_class, text))
+    return [
+        (text[m.start() : m.end()], m.group(), classes[m.end() : m.end() + 2], text[m.start() :])
+        for m in _TOKEN.finditer(classes)
+    ]
+
+
+def text_features(text, longest=5):
+    """Counts of the tokens and of the n-grams."""
+    tokens, grams = Counter(), Counter()
+    for token, kind, after, rest in text_tokens(text):
+        tokens[token] += 1
+        if kind == "u":
+            for n in (2, 3):
+                if after[: n - 1] == "u" * (n - 1):
+                    grams[rest[:n]] += 1
+        elif kind != "!":
+            padded = f" {token} "
+            for n in range(3, longest + 1):
+                grams.update(padded[i : i + n] for i in range(len(padded) - n + 1))
+    return tokens, grams
+
+
+def text_hash(feature, seed):
+    """64 bits of a feature, in Python's whole numbers."""
+    h = seed
+    for character in feature:
+        h = ((h ^ ord(character)) * 0x9E3779B97F4A7C15) % 2**64
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        h = ((h ^ h >> 33) * factor) % 2**64
+    return h ^ h >> 33
+
+
+def text_row(text, p, longest=5):
+    """The row of a text as a dict of column to value."""
+    row = Counter()
+    for counts, seed in zip(
+        text_features(text, longest), (0x2545F4914F6CDD1D, 0x9FB21C651E98DF25), strict=True
+    ):
+        values = {feature: 1 + math.log(count) for feature, count in counts.items()}
+        length = math.sqrt(sum(value**2 for value in values.values()))
+        for feature, value in values.items():
+            h = text_hash(feature, seed)
+            row[(h >> 32) * p >> 32] += (-1) ** (h & 1) * value / length
+    length = math.sqrt(sum(value**2 for value in row.values()))
+    return {column: value / length for column, value in row.items() if abs(value) > 1e-12}

@@ -53,7 +53,7 @@ def test_sklearn_reads_the_same():
 
 def test_without_a_declared_width_later_batches_may_be_wider():
     batches = list(iter_libsvm(io.BytesIO(b"1 1:1\n2 5:1\n"), chunk=1))
-    assert [batch.X.shape for batch in batches] == [(1, 1), (1, 5)]
+    assert [batch.items.shape for batch in batches] == [(1, 1), (1, 5)]
     assert read("1 1:1\n2 5:1\n", chunk=1).X.shape == (2, 5)
     assert read("1 1:1\n2 5:1\n", chunk=1, n_features=8).X.shape == (2, 8)
 
@@ -62,7 +62,14 @@ def test_without_a_declared_width_later_batches_may_be_wider():
     ("text", "message"),
     [
         ("1 1:1\n1 1:2 1:3\n", "2: an index must not be repeated, got 1 twice"),
-        ("1 0:1\n", "1: an index must be from 1 to 2147483647, got 0"),
+        ("1 0:1\n", "1: an index must be from 1 to 16777216, got 0; do indices count"),
+        ("1 2147483646:1\n", "1: an index must be from 1 to 16777216, got 2147483646; if there"),
+        (
+            "1 5 30000000\n1 1:1\n",
+            "1: must have at most 1048576 labels, got a header with 3",
+        ),
+        ("1 30000000 5\n1 1:1\n", "1: must have at most 16777216 features, got a header with 3"),
+        ("Low tide in May\n", "1: a record must be 'label,label index:value ...' in finite"),
         ("1 9 2\n1 9:1\n", "2: an index must be from 0 to 8, got 9"),
         ("1 9 2\n2 1:1\n", "2: a label must be from 0 to 1 (see the header), got 2"),
         ("2 9 2\n1 1:1\n", "2: must have 2 records as the header says, got 1"),
@@ -82,6 +89,13 @@ def test_a_bad_record_is_refused_with_its_line(text, message):
     with pytest.raises(DataError) as caught:
         read(text.encode("latin-1"))
     assert str(caught.value).startswith(f"<stream>:{message}")
+
+
+def test_a_wide_file_is_read_if_its_width_is_said():
+    assert read("1 2147483646:1\n", n_features=2**31 - 1).X.shape == (1, 2**31 - 1)
+    assert read("1 30000000 5\n1 1:1\n", n_features=30_000_000).X.shape == (1, 30_000_000)
+    with pytest.raises(ValueError, match="n_features must be from 1 to 2147483647"):
+        read("1 1:1\n", n_features=2**31)
 
 
 def test_an_empty_file_is_refused(tmp_path):
@@ -125,3 +139,15 @@ def test_garbage_is_refused_or_makes_sense(garbage):
         return
     assert data.X.shape[0] == len(data.Y) > 0
     assert np.isfinite(data.X.data).all()
+
+
+@settings(fuzz, max_examples=200)
+@given(st.text("0123456789:,. #x\n", max_size=60).map(str.encode), st.integers(1, 4))
+def test_the_first_bad_line_is_blamed_whatever_the_chunk(garbage, chunk):
+    def outcome(size: int) -> str:
+        try:
+            return repr(read(garbage, chunk=size).label_sets)
+        except DataError as error:
+            return str(error)
+
+    assert outcome(chunk) == outcome(1000)

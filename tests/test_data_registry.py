@@ -18,7 +18,16 @@ from scipy import sparse
 
 import tagstream.data
 from tagstream.checks import DataError
-from tagstream.data import DATASETS, DatasetInfo, RemoteFile, data_home, fetch, load
+from tagstream.data import (
+    DATASETS,
+    FORMATS,
+    DatasetInfo,
+    RemoteFile,
+    data_home,
+    fetch,
+    format_of,
+    load,
+)
 
 PAPER = ["corel5k", "emotions", "enron", "medical", "cal500", "image", "scene", "slashdot"]
 EXTRA = ["yeast", "bibtex", "delicious", "mediamill", "tmc2007-500"]
@@ -278,11 +287,29 @@ def test_an_unknown_name_is_refused(tmp_path, monkeypatch):
 def test_the_format_comes_from_the_suffix_or_the_caller(tmp_path):
     path = tmp_path / "records.log"
     path.write_text('{"x": [1], "y": ["a"]}\n')
-    with pytest.raises(ValueError, match=r"suffix of .*records\.log' must tell its format"):
+    with pytest.raises(ValueError, match=r"ending of .*records\.log' must tell its format"):
         load(path)
     assert load(path, format="jsonl").label_names == ("a",)
-    with pytest.raises(ValueError, match="format must be arff, csv, jsonl or libsvm, got 'xls'"):
+    with pytest.raises(ValueError, match=r"format must be one of arff, csv, .*, got 'xls'"):
         load(path, format="xls")
+
+
+def test_an_option_that_the_format_has_not_is_refused(tmp_path):
+    path = tmp_path / "a.svm"
+    path.write_text("1 1:1\n")
+    with pytest.raises(ValueError, match=r"options of libsvm must be among .*, got sep"):
+        load(path, sep="|")
+
+
+def test_every_format_is_one_entry_of_the_table():
+    for name, entry in FORMATS.items():
+        assert entry.name == name
+        assert entry.endings
+        assert {format_of(f"a{ending}.gz") for ending in entry.endings} == {name}
+    endings = [ending for entry in FORMATS.values() for ending in entry.endings]
+    assert len(set(endings)) == len(endings)
+    assert "delimiter" in FORMATS["csv"].options
+    assert "delimiter" not in FORMATS["tsv"].options
 
 
 def test_the_data_home_is_chosen_by_argument_environment_and_system(monkeypatch, tmp_path):

@@ -16,12 +16,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+import tagstream as ts
 from tagstream.checks import DataError
 from tagstream.data import (
+    FORMATS,
     Dataset,
     Hashing,
     iter_csv,
     iter_jsonl,
+    iter_lines,
+    iter_parquet,
+    iter_records,
     load,
     make_stream,
     write_arff,
@@ -29,6 +34,7 @@ from tagstream.data import (
     write_jsonl,
     write_libsvm,
 )
+from tagstream.data.dataset import collect, join
 
 # a busy machine is not a failure
 fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,7 +56,7 @@ CSV = 'id,height,tag_sea,width,tag_sun\na1,1.5,1,-2e3,0\n"b,2",0,0,1,1\n'
 @pytest.mark.parametrize("labels", ["tag_", ["tag_sea", "tag_sun"]])
 def test_csv_label_columns_by_prefix_or_name(labels):
     (batch,) = read_csv(CSV, labels=labels, ids="id")
-    assert batch.X.tolist() == [[1.5, -2000], [0, 1]]
+    assert batch.items.tolist() == [[1.5, -2000], [0, 1]]
     assert batch.feature_names == ("height", "width")
     assert batch.label_sets == [("tag_sea",), ("tag_sun",)]
     assert batch.label_names == ("tag_sea", "tag_sun")
@@ -68,29 +74,30 @@ def test_csv_tag_column():
     assert batch.label_names is None
 
 
-def test_csv_text_is_hashed_and_other_columns_are_ignored():
-    hashing = Hashing(n_features=64)
+def test_csv_text_stays_text_and_other_columns_are_ignored():
     content = 'text,when,tags\n"a,\nb c",noon,x\n'
-    (batch,) = read_csv(content, text="text", labels="tags", sep="|", hashing=hashing)
-    assert batch.X.shape == (1, 64)
-    np.testing.assert_array_equal(batch.X.toarray(), hashing.texts(["a,\nb c"]).toarray())
+    (batch,) = read_csv(content, text="text", labels="tags", sep="|")
+    assert batch.items == ["a,\nb c"]
+    assert batch.feature_names is None
 
 
 def test_csv_missing_features_and_unknown_labels():
     (batch,) = read_csv("a,b,t,u\n1,,1,\n?,2,0.0,1.0\n3,4,,?\n", labels=["t", "u"], missing=-1)
-    assert batch.X.tolist() == [[1, -1], [-1, 2], [3, 4]]
+    assert batch.items.tolist() == [[1, -1], [-1, 2], [3, 4]]
     assert batch.label_sets == [("t",), ("u",), None]
     assert batch.unknown == [("u",), (), ()]
-    assert math.isnan(read_csv("a\n?\n")[0].X[0, 0])
+    assert math.isnan(read_csv("a\n?\n")[0].items[0, 0])
 
 
-def test_csv_unknown_labels_become_a_mask(tmp_path):
+def test_csv_unknown_labels_become_nan(tmp_path):
     rows = "a,t,u\n1,1,0\n" * 1 + "2,1,1\n" * 300 + "3,?,1\n4,,\n"
     (tmp_path / "a.csv").write_text(rows)
     data = load(tmp_path / "a.csv", labels=["t", "u"])
+    assert data.Y.dtype == np.float32
     assert data.known[:301].all()
-    assert data.known[301:].tolist() == [[False, True], [False, False]]
-    assert data.Y[301:].tolist() == [[0, 1], [0, 0]]
+    np.testing.assert_array_equal(data.Y[301:], [[math.nan, 1], [math.nan, math.nan]])
+    assert data.label_sets[299:] == [("t", "u"), ("t", "u"), ("u",), None]
+    assert data.cardinality == (1 + 2 * 300 + 1) / 302
 
 
 @pytest.mark.parametrize(
@@ -130,18 +137,28 @@ def test_jsonl_vectors():
         "\n",
         {"x": [0, 1], "y": None},
     )
-    assert batch.X.tolist() == [[1, 2.5], [0, 0], [0, 1]]
+    assert batch.items.tolist() == [[1, 2.5], [0, 0], [0, 1]]
     assert batch.label_sets == [("sea", "sun"), (), None]
     assert batch.ids == ("a", None, None)
 
 
-def test_jsonl_text_and_mappings_are_hashed():
+def test_jsonl_texts_and_mappings_come_as_they_are():
+    (batch,) = read_jsonl({"text": "to be or not to be"})
+    assert batch.items == ["to be or not to be"]
+    (batch,) = read_jsonl({"x": {"height": 2.5, "colour": "red"}}, {"x": {}})
+    assert batch.items == [{"height": 2.5, "colour": "red"}, {}]
+
+
+def test_loading_texts_makes_rows_by_the_featurizer(tmp_path):
     hashing = Hashing(n_features=32, normalize=False)
-    (batch,) = read_jsonl({"text": "to be or not to be"}, hashing=hashing)
-    assert np.abs(batch.X).sum() == 6
-    (batch,) = read_jsonl({"x": {"height": 2.5, "colour": "red"}}, {"x": {}}, hashing=hashing)
-    assert sorted(np.abs(batch.X.data)) == [1, 2.5]
-    assert batch.X.shape == (2, 32)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "to be or not to be"}\n')
+    assert np.abs(load(path, featurizer=hashing).X).sum() == 6
+    assert load(path).X.shape == (1, 2**18)
+    path.write_text('{"x": {"height": 2.5, "colour": "red"}}\n{"x": {}}\n')
+    X = load(path, featurizer=hashing).X
+    assert sorted(np.abs(X.data)) == [1, 2.5]
+    assert X.shape == (2, 32)
 
 
 def test_where_a_word_goes_depends_only_on_the_hashing():
@@ -181,6 +198,11 @@ def test_hashing_refuses_nonsense(options):
         ('{"text": "\\udfff"}', "a string must be valid Unicode"),
         ('{"text": 3}', "text must be a string, got 3"),
         ('{"x": [1, 2], "id": []}', "id must be a string or a number, got []"),
+        ('{"x": [1, 2], "y": ["sea", " "]}', "a tag must not be empty, got ' '"),
+        (
+            '{"x": [1, 2], "tags": ["sea"]}',
+            'labels must be in "y", got the fields x, tags; to read "tags", say labels="tags"',
+        ),
     ],
 )
 def test_a_bad_record_is_refused_with_its_line(line, message):
@@ -202,7 +224,7 @@ def test_a_record_is_passed_on_before_the_next_one_is_written(reader):
             thread.start()
             thread.join(timeout=30)
             assert got
-            assert got[0].X.tolist() == [[value]]
+            assert got[0].items.tolist() == [[value]]
 
 
 def test_standard_input_is_a_dash(monkeypatch):
@@ -210,7 +232,7 @@ def test_standard_input_is_a_dash(monkeypatch):
         buffer = io.BytesIO(b'{"x": [4]}\n')
 
     monkeypatch.setattr("sys.stdin", Stdin)
-    assert next(iter_jsonl("-")).X.tolist() == [[4]]
+    assert next(iter_jsonl("-")).items.tolist() == [[4]]
 
 
 def test_loading_jsonl_sorts_the_labels_it_finds(tmp_path):
@@ -219,7 +241,7 @@ def test_loading_jsonl_sorts_the_labels_it_finds(tmp_path):
     path.write_text("".join(json.dumps(r) + "\n" for r in records))
     data = load(path)
     assert data.label_names == ("a", "b", "c")
-    assert data.Y.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+    np.testing.assert_array_equal(data.Y, [[1, 1, 0], [math.nan] * 3, [0, 0, 1]])
     assert data.known.tolist() == [[True] * 3, [False] * 3, [True] * 3]
     assert data.ids == (0, 1, 2)
     assert data.name == "a"
@@ -229,7 +251,7 @@ def test_loading_jsonl_sorts_the_labels_it_finds(tmp_path):
 @given(st.binary(max_size=60) | st.text('{}[]":,\\ xytexid1.e-\n', max_size=60).map(str.encode))
 def test_garbage_is_refused_or_makes_sense(garbage):
     for read in (
-        lambda: list(iter_jsonl(io.BytesIO(garbage), hashing=Hashing(16))),
+        lambda: list(iter_jsonl(io.BytesIO(garbage))),
         lambda: list(iter_jsonl(io.BytesIO(b'{"x": [1]}\n' + garbage))),
         lambda: read_csv(b"x,t\n" + garbage, labels=["t"]),
         lambda: read_csv(garbage),
@@ -243,7 +265,7 @@ def with_or_without_rows(read) -> None:
     except DataError:
         return
     for batch in batches:
-        assert batch.X.shape[0] == len(batch.label_sets) > 0
+        assert np.shape(batch.items)[0] == len(batch.label_sets) == len(batch) > 0
 
 
 names = st.text(string.printable + "é€", min_size=1, max_size=6).map(str.strip).filter(bool)
@@ -298,10 +320,9 @@ def test_what_is_written_is_read_back(tmp_path_factory, data, is_sparse):
 def test_unknown_labels_and_missing_values_are_written_or_refused(tmp_path):
     data = Dataset(
         np.array([[math.nan, 1.0]]),
-        np.array([[1, 0]], dtype=np.uint8),
+        np.array([[1, math.nan]]),
         ("a", "b"),
         ("t", "u"),
-        known=np.array([[True, False]]),
     )
     write_arff(data, tmp_path / "a.arff")
     write_csv(data, tmp_path / "a.csv")
@@ -312,7 +333,7 @@ def test_unknown_labels_and_missing_values_are_written_or_refused(tmp_path):
         with pytest.raises(ValueError, match="must be known"):
             write(data, tmp_path / "a.txt")
     with pytest.raises(ValueError, match="X must be finite"):
-        write_libsvm(dataclasses.replace(data, known=None), tmp_path / "a.txt")
+        write_libsvm(dataclasses.replace(data, Y=np.array([[1, 0]])), tmp_path / "a.txt")
 
 
 def test_a_sparse_stream_as_jsonl_maps_names_to_values(tmp_path):
@@ -321,3 +342,222 @@ def test_a_sparse_stream_as_jsonl_maps_names_to_values(tmp_path):
     first = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])
     row = data.X[0]
     assert first["x"] == {f"x{j}": v for j, v in zip(row.indices, row.data, strict=True)}
+
+
+def test_jsonl_fields_may_have_other_names():
+    records = [
+        {"key": "a", "body": "Low tide", "tags": ["sea", " sun "], "x": [1], "text": 3},
+        {"key": "b", "body": "Rain", "tags": None},
+        {"key": "c", "body": "", "tags": "wet | cold||wet "},
+    ]
+    (batch,) = read_jsonl(*records, text="body", labels="tags", ids="key", sep="|")
+    assert batch.items == ["Low tide", "Rain", ""]
+    assert batch.label_sets == [("sea", "sun"), None, ("wet", "cold")]
+    assert batch.ids == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": "title"}, 'the first record must have "title", got the fields id, body, y'),
+        ({"text": "body", "labels": "tags"}, 'the first record must have "tags", got the fields'),
+        ({"text": "body", "ids": "key"}, 'the first record must have "key", got the fields id, bo'),
+        ({}, 'a record must have either "x" or "text", got the fields id, body, y'),
+        ({"text": "body"}, "y must be a list of strings, got 'a, b'; if it holds several tags"),
+    ],
+)
+def test_a_field_that_is_looked_for_and_not_there_is_named(options, message):
+    with pytest.raises(DataError) as caught:
+        read_jsonl({"id": 1, "body": "Low tide", "y": "a, b"}, **options)
+    assert str(caught.value).startswith(f"<stream>:1: {message}")
+
+
+def test_labels_are_not_looked_at_when_they_are_not_wanted():
+    (batch,) = read_jsonl({"text": "Rain", "tags": 5, "y": 7}, labels=False)
+    assert batch.label_sets == [None]
+    assert read_csv("a,b\n1,2\n", labels=False)[0].label_sets == [None]
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
+def test_the_delimiter_is_found_in_the_header_line(delimiter):
+    content = '"a, b; c\t",b,tags\n1,2,"x;y"\n'.replace(",b,tags", f"{delimiter}b{delimiter}tags")
+    content = content.replace("1,2,", f"1{delimiter}2{delimiter}")
+    (batch,) = read_csv(content, labels="tags", sep=";")
+    assert batch.feature_names == ("a, b; c", "b")
+    assert batch.items.tolist() == [[1, 2]]
+    assert batch.label_sets == [("x", "y")]
+
+
+def test_the_delimiter_can_be_said():
+    (batch,) = read_csv("a,b|c\n1|2\n", delimiter="|")
+    assert batch.feature_names == ("a,b", "c")
+    for wrong in ("", "||", '"', "\n"):
+        with pytest.raises(ValueError, match="delimiter must be one character"):
+            read_csv("a\n1\n", delimiter=wrong)
+    with pytest.raises(DataError, match="2: must be tab-separated values"):
+        read_csv('a\tb\n1\t"2"3\n')
+
+
+def test_blanks_around_names_of_columns_are_taken_off_and_empty_labels_refused():
+    (batch,) = read_csv("a, joy ,b\n1,1,0\n", labels=["joy", "b"])
+    assert batch.label_names == ("joy", "b")
+    with pytest.raises(DataError, match="1: a tag must not be empty, got ''"):
+        read_csv("a,b,\n1,1,0\n", labels=-2)
+
+
+def test_lines_are_texts_and_an_empty_line_is_an_empty_text():
+    stream = io.BytesIO("\ufeffLow tide\r\n\nénd".encode())
+    assert [batch.items for batch in iter_lines(stream, chunk=2)] == [["Low tide", ""], ["énd"]]
+    with pytest.raises(DataError, match="2: must be UTF-8"):
+        list(iter_lines(io.BytesIO(b"a\n\xff\n")))
+
+
+def test_records_of_any_format_are_batches(tmp_path):
+    data = make_stream(30)
+    unknown = data.Y.astype(np.float32)
+    unknown[3, 1] = unknown[4] = math.nan
+    write_arff(dataclasses.replace(data, Y=unknown), tmp_path / "a.arff")
+    batches = list(iter_records(tmp_path / "a.arff", chunk=20))
+    assert [len(batch) for batch in batches] == [20, 10]
+    assert batches[0].label_sets[4] is None
+    assert batches[0].unknown[3] == (data.label_names[1],)
+    assert batches[0].unknown[4] == ()
+    back = collect(batches, path="", name="")
+    np.testing.assert_array_equal(back.Y, unknown)
+    with pytest.raises(ValueError, match=r"format must be one of .* for a stream"):
+        next(iter_records("-"))
+
+
+def test_texts_are_converted_as_texts(tmp_path):
+    records = [
+        {"id": "p1", "text": 'Low, "tide"\nand more', "y": ["sea", "low;high"]},
+        {"text": "Rain", "y": []},
+    ]
+    batch = join(iter([*read_jsonl(*records, chunk=1)]), path="")
+    for ending in ("csv", "tsv", "jsonl"):
+        path = tmp_path / f"t.{ending}"
+        FORMATS[ending].writer(batch, path)
+        assert path.stat().st_size < 200
+        fields = {"labels": "y", "ids": "id"}
+        if ending != "jsonl":
+            fields = {"labels": "tags", "sep": "|", "ids": "id"}
+        back = join(iter_records(path, text="text", **fields), path="")
+        assert back.items == batch.items
+        assert back.label_sets == [("sea", "low;high"), ()]
+        assert back.ids in (("p1", None), ("p1", ""))
+    for write in (write_arff, write_libsvm):
+        with pytest.raises(ValueError, match=r"must be numbers .*CSV, TSV and JSON Lines can hold"):
+            write(batch, tmp_path / "t.any")
+
+
+def test_tags_that_contain_the_separator_are_refused_before_the_file_is_touched(tmp_path):
+    (batch,) = read_jsonl({"text": "Rain", "y": ["a|b", "c"]})
+    with pytest.raises(ValueError, match=r"the separator '\|', got 'a\|b'; ';' would do"):
+        write_csv(batch, tmp_path / "t.csv")
+    assert not (tmp_path / "t.csv").exists()
+    write_csv(batch, tmp_path / "t.csv", sep=";")
+    assert "a|b;c" in (tmp_path / "t.csv").read_text()
+    (batch,) = read_jsonl({"text": "Rain", "y": ["a|;/,\tb"]})
+    with pytest.raises(ValueError, match="JSON Lines can hold it"):
+        write_csv(batch, tmp_path / "t.csv")
+
+
+def test_a_column_of_tags_holds_records_that_are_all_labelled_or_none(tmp_path):
+    (some,) = read_jsonl({"text": "Rain", "y": ["wet"]}, {"text": "Sun"})
+    with pytest.raises(ValueError, match="all labels must be known to be written as a column"):
+        write_csv(some, tmp_path / "t.csv")
+    (none,) = read_jsonl({"text": "Rain"}, {"text": "Sun"})
+    write_csv(none, tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text().split() == ["text", "Rain", "Sun"]
+
+
+def test_named_values_get_a_column_each(tmp_path):
+    (batch,) = read_jsonl(
+        {"x": {"height": 2.5, "colour": "red"}, "y": ["a"]},
+        {"x": {}, "y": []},
+        {"x": {"colour": "blue", "colour=blue": 2, "height": 1}, "y": ["b"]},
+    )
+    write_arff(batch, tmp_path / "a.arff")
+    back = load(tmp_path / "a.arff")
+    assert back.feature_names == ("colour=blue", "colour=red", "height")
+    assert back.X.toarray().tolist() == [[0, 1, 2.5], [0, 0, 0], [3, 0, 1]]
+    write_jsonl(batch, tmp_path / "a.jsonl")
+    assert next(iter_jsonl(tmp_path / "a.jsonl")).items == batch.items
+
+
+def test_sparse_rows_that_a_table_cannot_hold_are_refused(tmp_path):
+    texts = [f"word{i}" for i in range(200)]
+    data = Dataset(Hashing().texts(texts), np.ones((200, 1), np.uint8), None, ("a",))
+    with pytest.raises(ValueError, match=r"at most 33,554,432 cells .*200 rows of 262,144; ARFF"):
+        write_csv(data, tmp_path / "a.csv")
+    assert not (tmp_path / "a.csv").exists()
+
+
+def test_more_labels_than_fit_an_array_are_refused_before_it_is_made(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"x": [0], "y": ["tag {i}"]}}\n' for i in range(30_000)))
+    with pytest.raises(DataError, match=r"at most 536,870,912 records times labels .*in chunks"):
+        load(path)
+
+
+def test_unknown_labels_are_not_counted_as_absent(tmp_path):
+    stream = make_stream(300, seed=3)
+    records = [
+        {"x": x.tolist(), "y": list(labels) if i % 3 == 0 else None}
+        for i, (x, labels) in enumerate(zip(stream.X, stream.label_sets, strict=True))
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    data = load(tmp_path / "a.jsonl")
+    known = ts.prequential(ts.OML(random_state=0), data.X, data.Y, batch=50).measures
+    absent = np.nan_to_num(data.Y).astype(np.uint8)
+    wrong = ts.prequential(ts.OML(random_state=0), data.X, absent, batch=50).measures
+    assert known["micro_f1"] > wrong["micro_f1"] + 0.1
+
+
+@settings(fuzz, max_examples=200)
+@given(
+    st.text('01,\n"?x', max_size=40).map(str.encode) | st.binary(max_size=40),
+    st.integers(1, 4),
+)
+def test_the_first_bad_line_is_blamed_whatever_the_chunk(garbage, chunk):
+    def outcome(reader, start, size, **options) -> str:
+        try:
+            parts = list(reader(io.BytesIO(start + garbage), chunk=size, **options))
+        except DataError as error:
+            return str(error)
+        return repr([labels for part in parts for labels in part.label_sets])
+
+    for reader, start, options in (
+        (iter_csv, b"x,t\n", {"labels": ["t"]}),
+        (iter_jsonl, b'{"x": [1]}\n', {}),
+        (iter_lines, b"", {}),
+    ):
+        assert outcome(reader, start, chunk, **options) == outcome(reader, start, 1000, **options)
+
+
+def test_parquet_has_the_fields_of_jsonl(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    columns = {"key": [1, 2, 3], "body": ["Low tide", "Rain", ""], "other": [None] * 3}
+    columns["tags"] = [["sea", " sun"], None, []]
+    parquet.write_table(pa.table(columns), path)
+    fields = {"text": "body", "labels": "tags", "ids": "key"}
+    batches = list(iter_parquet(path, chunk=2, **fields))
+    assert [batch.items for batch in batches] == [["Low tide", "Rain"], [""]]
+    assert [batch.label_sets for batch in batches] == [[("sea", "sun"), None], [()]]
+    assert [batch.ids for batch in batches] == [(1, 2), (3,)]
+    with pytest.raises(DataError, match=r'1: labels must be in "y", got the fields key, body, '):
+        list(iter_parquet(path, text="body"))
+    with pytest.raises(DataError, match=r'1: a record must have either "x" or "text", got the fie'):
+        list(iter_parquet(path))
+    parquet.write_table(pa.table({"x": [[1.0, 2.0], [3.0, None]]}), path)
+    with pytest.raises(DataError, match=r"2: x must be a list of finite numbers"):
+        list(iter_parquet(path))
+    path.write_bytes(b"PAR1 not really")
+    with pytest.raises(DataError, match=r"a\.parquet:0: must be a Parquet file"):
+        list(iter_parquet(path))
+    with pytest.raises(FileNotFoundError):
+        list(iter_parquet(tmp_path / "none.parquet"))

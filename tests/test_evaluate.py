@@ -11,10 +11,15 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import SGDClassifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from tagstream.decision import decide
 from tagstream.evaluate import HoldoutResult, holdout, iterative_folds, prequential, train_test
 from tagstream.metrics import MultiLabelScores
 
@@ -368,16 +373,208 @@ def test_a_data_frame_keeps_its_names():
     assert holdout(Named(), frame, Y, folds=2, scores=False).mean == expected
 
 
-def test_a_threshold_replaces_predict():
+class NoPredict(Frequency):
+    def predict(self, X):
+        raise AssertionError
+
+
+def test_a_rule_replaces_predict():
     X, Y = stream(18)
-
-    class NoPredict(Frequency):
-        def predict(self, X):
-            raise AssertionError
-
-    a = holdout(NoPredict(), X, Y, folds=2, threshold=0.5).mean
+    a = holdout(NoPredict(), X, Y, folds=2, decide=0.5).mean
     assert a == holdout(Frequency(), X, Y, folds=2).mean
-    assert a != holdout(NoPredict(), X, Y, folds=2, threshold=0.1).mean
+    assert a != holdout(NoPredict(), X, Y, folds=2, decide=0.1).mean
+    one = holdout(NoPredict(), X, Y, folds=2, decide="top1")
+    n_rows = sum(MultiLabelScores.from_counts(fold.counts).n_rows for fold in one.folds)
+    assert sum(sum(fold.counts["labels"]["pred"]) for fold in one.folds) == n_rows
+
+
+@pytest.mark.parametrize("rule", ["f1", "balanced", "hamming"])
+@pytest.mark.parametrize("with_scores", [True, False])
+def test_labels_of_a_rule_are_those_of_the_one_decision(rule, with_scores):
+    X, Y = stream(18)
+    train, test = np.arange(30), np.arange(30, 40)
+    fold = train_test(NoPredict(), X, Y, train, test, decide=rule, scores=with_scores)
+    p = np.tile(Y[:30].mean(axis=0), (10, 1))
+    expected = MultiLabelScores().update(Y[30:], decide(p, rule), p if with_scores else None)
+    assert fold.counts == expected.to_counts()
+
+
+class FromScores(Frequency):
+    """Makes its labels of its scores, and must never be asked for both."""
+
+    labels_of_calls = 0
+
+    def predict(self, X):
+        raise AssertionError
+
+    def labels_of(self, scores, decide=None):
+        assert decide is None
+        self.labels_of_calls += 1
+        return (scores >= 0.5).astype(int)
+
+
+class FromScoresByOne(FromScores, FrequencyByOne):
+    def predict_one(self, x):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("learner", [FromScores, FromScoresByOne])
+def test_a_learner_that_makes_labels_of_scores_is_asked_once_for_each_item(learner):
+    X, Y = stream(19, n=20)
+    model = learner()
+    result = prequential(model, X, Y)
+    assert [items for verb, items in model.log if verb == "predict"] == [[i] for i in range(20)]
+    assert model.labels_of_calls == 19  # before the first item is learned there are no scores
+    assert result.counts == prequential(Frequency(), X, Y).counts
+    assert holdout(learner(), X, Y, folds=2).mean == holdout(Frequency(), X, Y, folds=2).mean
+
+
+# ---- learners that only have fit ----
+
+
+class AllAtOnce:
+    """Frequency as a learner that sees its training part once, and whole."""
+
+    def __init__(self):
+        self.log = []
+
+    def fit(self, X, Y):
+        self.log.append(X[:, 0].astype(int).tolist())
+        self.share_ = Y.mean(axis=0)
+        return self
+
+    def predict(self, X):
+        return np.tile((self.share_ >= 0.5).astype(int), (len(X), 1))
+
+
+def test_a_learner_without_partial_fit_is_fitted_on_the_whole_training_part():
+    X, Y = stream(41)
+    models = []
+
+    def factory(n_init):
+        models.append(AllAtOnce())
+        return models[-1]
+
+    result = holdout(factory, X, Y, folds=4, chunk=3)
+    for fold, model in zip(result.folds, models, strict=True):
+        (train,) = model.log
+        assert len(set(train)) == fold.n_train == fold.n_init == 30
+        assert fold.fitted == "batch"
+    streamed = holdout(Frequency(), X, Y, folds=4, chunk=3, scores=False)
+    assert {fold.fitted for fold in streamed.folds} == {"stream"}
+    assert result.mean == streamed.mean
+    assert json.loads(json.dumps(result.as_dict()))["folds"][0]["fitted"] == "batch"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(20, random_state=0),
+        OneVsRestClassifier(LogisticRegression()),
+        make_pipeline(StandardScaler(), OneVsRestClassifier(LogisticRegression())),
+        make_pipeline(StandardScaler(), MultiOutputClassifier(SGDClassifier(random_state=0))),
+    ],
+    ids=["forest", "one-vs-rest", "pipeline", "pipeline-sgd"],
+)
+def test_offline_learners_of_scikit_learn_are_taken_as_they_are(model):
+    X, Y = separable(42, 200)
+    result = holdout(model, X, Y, folds=2)
+    assert {fold.fitted for fold in result.folds} == {"batch"}
+    assert result.mean["micro_f1"] > 0.85
+    assert ("log_loss" in result.mean) == hasattr(model, "predict_proba")
+
+
+def test_test_then_train_needs_partial_fit():
+    with pytest.raises(ValueError, match="model must have partial_fit, got AllAtOnce"):
+        prequential(AllAtOnce(), *stream(43))
+
+
+# ---- as many columns as labels ----
+
+
+class Narrow(Frequency):
+    """Leaves out the last label of three."""
+
+    def predict_proba(self, X):
+        return super().predict_proba(X)[:, :2]
+
+    def predict(self, X):
+        return super().predict(X)[:, :2]
+
+
+@pytest.mark.parametrize("run", [holdout, prequential])
+def test_a_learner_that_predicts_other_columns_is_refused(run):
+    message = "model must predict 3 columns, one for each label of Y, got 2; a learner"
+    with pytest.raises(ValueError, match=message):
+        run(Narrow(), *stream(44))
+    with pytest.raises(ValueError, match=message):
+        run(Narrow(), *stream(44), scores=False)
+
+
+def test_a_learner_that_names_its_columns_may_have_met_fewer_labels():
+    X, Y = stream(44)
+    Y[:, 2] = 0  # so that the last label is one it cannot have met
+    model = Narrow()
+    model.classes_ = ["a", "b"]
+    result = prequential(model, X, Y, scores=False)
+    assert result.measures == prequential(Frequency(), X, Y, scores=False).measures
+    model.classes_ = ["a", "b", "c"]
+    with pytest.raises(ValueError, match="model must predict 3 columns"):
+        prequential(model, X, Y)
+
+
+def test_labels_and_scores_must_have_the_same_columns():
+    X, Y = stream(45, q=1)
+    model = LogisticRegression()  # two columns of scores, for the classes 0 and 1 of one label
+    message = "predict and predict_proba of the model must have the same number .*, got 1 and 2"
+    with pytest.raises(ValueError, match=message), pytest.warns(match="column-vector"):
+        holdout(model, X, Y, folds=2)
+
+
+# ---- how late labels are ----
+
+
+class Late(BaseEstimator):
+    """Says how late it believes its labels to be."""
+
+    def __init__(self, lag=0):
+        self.lag = lag
+
+    def partial_fit(self, X, Y):
+        self.width_ = Y.shape[1]
+        return self
+
+    def predict(self, X):
+        return np.zeros((len(X), self.width_))
+
+
+@pytest.mark.parametrize(
+    ("delay", "lag"),
+    [(7, 7), (np.int64(7), 7), ([7] * 40, 7), (0, 3), ([7] * 39 + [8], 3), (np.inf, 3)],
+)
+def test_a_new_learner_is_told_of_an_even_delay(delay, lag):
+    X, Y = stream(46)
+    model = Late(lag=3)
+    prequential(model, X, Y, delay=delay)
+    assert model.lag == lag
+    assert type(model.lag) is int
+    model = Late(lag=3)
+    prequential(model, X, Y, delay=delay, tell_lag=False)
+    assert model.lag == 3
+
+
+def test_a_learner_that_has_learned_keeps_its_lag():
+    X, Y = stream(46)
+    model = Late(lag=3).partial_fit(X, Y)
+    prequential(model, X, Y, delay=7)
+    assert model.lag == 3
+
+
+def test_a_refused_run_leaves_the_lag_alone():
+    model = Late(lag=3)
+    with pytest.raises(ValueError, match="k must hold"):
+        prequential(model, *stream(46), delay=7, k=0)
+    assert model.lag == 3
 
 
 # ---- prequential ----
@@ -529,6 +726,10 @@ def test_the_model_goes_on_from_where_it_is():
 
 def test_a_learner_whose_labels_grow_is_measured_on_all_of_them():
     class Growing(Frequency):
+        @property
+        def classes_(self):
+            return range(self.width)
+
         def predict_proba(self, X):
             return super().predict_proba(X)[:, : self.width]
 
@@ -606,7 +807,8 @@ def test_an_attribute_error_after_learning_comes_through():
         ({"init": 40}, "init must be an integer between 0 and 39, got 40"),
         ({"fading": 1.5}, "fading must be a number between 0 and 1 or None, got 1.5"),
         ({"k": 0}, "k must hold positive integers, got 0"),
-        ({"threshold": "high"}, "threshold must be a number .* or None, got 'high'"),
+        ({"decide": "high"}, "decide must be 'balanced', 'f1', .* between 0 and 1, got 'high'"),
+        ({"decide": 3}, "decide must be a number between 0 and 1 or None, got 3"),
     ],
 )
 def test_a_refused_run_says_why_and_teaches_nothing(options, message):

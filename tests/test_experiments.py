@@ -13,9 +13,10 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.svm import SVC
 
-from tagstream import data, evaluate, experiments, metric
-from tagstream.experiments import Cell, bound, grid, plan, read_records, run, runner, work
+from tagstream import data, evaluate, metric, paper
+from tagstream.paper import Cell, bound, grid, offline, plan, read_records, run, runner, work
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,18 @@ def test_the_grid_holds_the_papers_comparison():
     dense = {cell.dataset for cell in cells if cell.method == "fourier"}
     assert dense == {"emotions", "cal500", "image", "scene"}
     methods = {cell.method for cell in cells} - {"fourier"}
-    assert len(cells) == 5 * (8 * len(methods) + len(dense))
+    once = [cell for cell in cells if (cell.dataset, cell.method) == ("corel5k", "offline-forest")]
+    assert len(once) == 1
+    assert len(cells) == 5 * (8 * len(methods) + len(dense)) - 4
+
+
+def test_streams_are_judged_as_the_published_ones_were():
+    cells = [cell for cell in grid() if cell.part == "prequential"]
+    assert {cell.dataset for cell in cells} == set(paper.STREAMS)
+    assert {"yeast", "emotions", "tmc2007-500", "mediamill"} <= set(paper.STREAMS)
+    assert plan.EVERY == 100
+    cut = {cell.dataset: dict(cell.setting)["first"] for cell in cells if cell.setting}
+    assert cut == {"tmc2007-500": 6000}
 
 
 def test_keys_tell_all_cells_apart():
@@ -54,8 +66,8 @@ def test_keys_tell_all_cells_apart():
 def test_a_changed_definition_has_another_key(monkeypatch):
     cell = Cell("holdout", "emotions", "knn", 0)
     before = cell.key
-    changed = dataclasses.replace(experiments.METHODS["holdout"]["knn"], params=(("window", 9),))
-    monkeypatch.setitem(experiments.METHODS["holdout"], "knn", changed)
+    changed = dataclasses.replace(paper.METHODS["holdout"]["knn"], params=(("window", 9),))
+    monkeypatch.setitem(paper.METHODS["holdout"], "knn", changed)
     assert cell.key != before
 
 
@@ -72,9 +84,9 @@ def _other_default(self, n_neighbors=7, *, vote="majority", window=None, thresho
     self.n_neighbors, self.vote, self.window, self.threshold = n_neighbors, vote, window, threshold
 
 
-@pytest.mark.parametrize("part", experiments.METHODS)
+@pytest.mark.parametrize("part", paper.METHODS)
 def test_every_method_can_be_made_and_differs_from_the_others(part):
-    made = [str(method.make(50, 0)) + str(method) for method in experiments.METHODS[part].values()]
+    made = [str(method.make(50, 0)) + str(method) for method in paper.METHODS[part].values()]
     assert len(set(made)) == len(made)
 
 
@@ -179,15 +191,15 @@ def test_seconds_left_are_not_less_than_those_of_the_longest_cell():
 
 _SLOW_RUN = """
 import sys, time
-from tagstream import experiments
-from tagstream.experiments import work
+from tagstream import paper
+from tagstream.paper import work
 works = work.RUNNERS["holdout"]
 def slowly(cell, home):
     if cell.fold == 3:
         time.sleep(600)
     return works(cell, home)
 work.RUNNERS["holdout"] = slowly
-experiments.run(sys.argv[1], jobs=0, data_home=sys.argv[2], only=["holdout", "emotions", "knn"])
+paper.run(sys.argv[1], jobs=0, data_home=sys.argv[2], only=["holdout", "emotions", "knn"])
 """
 
 
@@ -206,9 +218,9 @@ def test_a_killed_run_goes_on_where_it_was(home, tmp_path):
 
 _PARALLEL_RUN = """
 import sys
-from tagstream import experiments
+from tagstream import paper
 if __name__ == "__main__":
-    experiments.run(sys.argv[1], jobs=2, data_home=sys.argv[2],
+    paper.run(sys.argv[1], jobs=2, data_home=sys.argv[2],
                     only=["holdout", "emotions", *sys.argv[3:]])
 """
 
@@ -279,7 +291,7 @@ def _wait_for(condition, seconds=60.0):
 # ---------------------------------------------------------------------- what the cells do
 def test_a_holdout_cell_is_one_fold_of_evaluate_holdout(home):
     found = data.load("emotions", data_home=home)
-    whole = evaluate.holdout(plan.models.KNN(), found.X, found.Y, folds=5, scores=False)
+    whole = evaluate.holdout(plan.models.KNN(), found.X, found.Y, folds=5)
     for fold in range(5):
         result = work._holdout(Cell("holdout", "emotions", "knn", fold), str(home))
         assert result["counts"] == whole.folds[fold].counts
@@ -316,6 +328,82 @@ def test_a_scaling_cell_measures_positive_times(monkeypatch):
     result = work._scaling(small, None)
     assert 0 < result["learn"] < 1
     assert 0 < result["predict"] < 1
+
+
+def test_a_stream_may_be_cut_and_is_looked_at_every_hundred_items(home, monkeypatch):
+    monkeypatch.setattr(work, "EVERY", 20)
+    whole = work._prequential(Cell("prequential", "medical", "knn"), str(home))
+    assert whole["curve"]["n_items"] == [20, 40, 60, 80, 90]
+    cell = Cell("prequential", "medical", "knn", 0, (("first", 50),))
+    cut = work._prequential(cell, str(home))
+    assert cut["curve"]["n_items"] == [20, 40, 50]
+    assert cut["n_items"] == 50
+    same = [curve["curve"]["cumulative"]["micro_f1"][:2] for curve in (whole, cut)]
+    assert same[0] == same[1]
+
+
+# ---------------------------------------------------------------------- offline learners
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", offline.KINDS)
+def test_offline_learners_learn_and_set_constant_labels_aside(kind, sparse):
+    stream = data.make_stream(260, p=12, q=8, sparse=sparse, seed=2)
+    Y = np.hstack([stream.Y, np.zeros((260, 1), np.uint8), np.ones((260, 1), np.uint8)])
+    model = offline.Offline(kind).fit(stream.X[:200], Y[:200])
+    labels = model.predict(stream.X[200:])
+    assert labels.shape == (60, 10)
+    assert not labels[:, 8].any()  # a label that was never there, and one that always was
+    assert labels[:, 9].all()
+    ours = evaluate.MultiLabelScores().update(Y[200:, :8], labels[:, :8])
+    assert ours["micro_f1"] > 0.4
+    cautious = model.predict(stream.X[200:], best_for="hamming")[:, :8]
+    assert (cautious != Y[200:, :8]).mean() < Y[200:, :8].mean()  # better than predicting nothing
+    proba = hasattr(model, "predict_proba")
+    assert proba == (kind in ("logistic", "forest"))
+    if proba:
+        assert 0 <= model.predict_proba(stream.X).min() <= model.predict_proba(stream.X).max() <= 1
+    again = offline.Offline(kind).fit(stream.X[:200], Y[:200])
+    np.testing.assert_array_equal(again.predict(stream.X[200:]), labels)
+
+
+def test_the_kernel_that_is_shared_is_that_of_the_svm():
+    stream = data.make_stream(150, p=8, q=8, seed=3)
+    model = offline.Offline("rbf-svm").fit(stream.X[:100], stream.Y[:100])
+    X = (stream.X - stream.X[:100].mean(axis=0)) / stream.X[:100].std(axis=0)
+    for j in range(3):
+        plain = SVC().fit(X[:100], stream.Y[:100, j])
+        expected = plain.decision_function(X[100:])
+        np.testing.assert_allclose(model.scores(stream.X[100:])[:, j], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_thresholds_are_the_best_of_all(seed):
+    rng = np.random.default_rng(seed)
+    Y = (rng.random((12, 3)) < 0.3).astype(int)
+    Y[0, 0] = 1
+    S = rng.integers(0, 8, size=Y.shape) / 8  # many ties
+    found = offline.best_thresholds(Y, S)
+    measures = {
+        t: evaluate.MultiLabelScores().update(Y, (t <= S).astype(int)).as_dict()
+        for t in [*np.unique(S), 2.0]
+    }
+    at = {
+        what: evaluate.MultiLabelScores().update(Y, (t <= S).astype(int)).as_dict()
+        for what, t in found.items()
+    }
+    assert at["f1"]["micro_f1"] == max(m["micro_f1"] for m in measures.values())
+    assert at["hamming"]["hamming_loss"] == min(m["hamming_loss"] for m in measures.values())
+
+
+def test_an_offline_cell_has_counts_for_both_thresholds(home):
+    record = work.run_cell(Cell("holdout", "emotions", "offline-logistic", 1), str(home))
+    result = json.loads(json.dumps(record, allow_nan=False))["result"]
+    assert result["fitted"] == "batch"
+    both = [
+        evaluate.MultiLabelScores.from_counts(result[key]) for key in ("counts", "hamming_counts")
+    ]
+    assert both[0].n_rows == both[1].n_rows == result["n_test"]
+    assert "log_loss" in both[0].as_dict()
+    assert result["thresholds"]["f1"] <= result["thresholds"]["hamming"]
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -74,6 +74,26 @@ def naive_row(Y, s):
     return out
 
 
+def naive_calibration(Y, known, p):
+    """Log loss and calibration error of lists of labels and probabilities of the same shape."""
+    entries = [
+        (y, max(s, 0.0))  # a label without a score had no chance
+        for row in zip(Y, known, p, strict=True)
+        for y, k, s in zip(*row, strict=True)
+        if k
+    ]
+    n = max(len(entries), 1)
+    bins = [[(y, s) for y, s in entries if min(int(15 * s), 14) == b] for b in range(15)]
+    return {
+        "log_loss": sum(-np.log(max(s if y else 1 - s, 1e-6)) for y, s in entries) / n,
+        "calibration_error": sum(
+            len(some) / n * abs(np.mean([s for _, s in some]) - np.mean([y for y, _ in some]))
+            for some in bins
+            if some
+        ),
+    }
+
+
 def naive(Y_true, Y_pred, scores, known, skip):
     """All measures, from the definitions; rows in ``skip`` are wholly unknown."""
     rows = [i for i in range(len(Y_true)) if i not in skip]
@@ -104,6 +124,7 @@ def naive(Y_true, Y_pred, scores, known, skip):
             for i in rows
         ]
         out |= {name: np.mean([row[name] for row in each]) for name in each[0]}
+        out |= naive_calibration(Y_true[rows], known[rows], scores[rows])
     return out
 
 
@@ -115,6 +136,11 @@ def oracle(Y_true, Y_pred, scores):
         "ranking_loss": sk.label_ranking_loss(Y_true, scores),
         "coverage": sk.coverage_error(Y_true, scores),
         "lrap": sk.label_ranking_average_precision_score(Y_true, scores),
+        "log_loss": sk.log_loss(  # scikit-learn clips on both sides
+            Y_true.ravel(), np.clip(scores.ravel(), 1e-6, 1 - 1e-6), labels=[0, 1]
+        )
+        - ((Y_true == 0) & (scores <= 0)).mean() * -np.log(1 - 1e-6)
+        - ((Y_true == 1) & (scores >= 1)).mean() * -np.log(1 - 1e-6),
     }
     for name, average in (("micro", "micro"), ("macro", "macro"), ("example", "samples")):
         p, r, f, _ = sk.precision_recall_fscore_support(
@@ -234,6 +260,51 @@ def test_measures_by_hand():
     assert scores["ranking_loss"] == 0.5  # both pairs of the first row: a tie is an error
     assert scores["coverage"] == 1.5
     assert scores["lrap"] == ((1 / 2 + 2 / 3) / 2 + 1) / 2
+
+
+# ---- probabilities ----
+
+
+def test_calibration_by_hand():
+    # Bins of fifteenths: 0.62 and 0.65 share the tenth; 1.0 belongs to the last, with 0.95.
+    scores = MultiLabelScores().update([[1, 0, 1, 1]], [[1, 1, 1, 1]], [[0.62, 0.65, 1.0, 0.95]])
+    assert scores["calibration_error"] == pytest.approx((abs(1.27 - 1) + abs(1.95 - 2)) / 4)
+    expected = -np.mean(np.log([0.62, 0.35, 1.0, 0.95]))
+    assert scores["log_loss"] == pytest.approx(expected)
+
+
+def test_what_was_excluded_and_came_true_costs_a_bounded_loss():
+    scores = MultiLabelScores().update([[1, 0]], [[0, 0]], [[0.0, 1.0]])
+    assert scores["log_loss"] == pytest.approx(-np.log(1e-6))
+    assert scores["calibration_error"] == 1
+
+
+def test_honest_probabilities_are_calibrated_and_shifted_ones_are_not():
+    rng = np.random.default_rng(17)
+    p = rng.random((4000, 5))
+    Y = (rng.random(p.shape) < p).astype(int)
+    honest = MultiLabelScores().update(Y, Y, p)
+    shifted = MultiLabelScores().update(Y, Y, np.clip(p + 0.2, 0, 1))
+    assert honest["calibration_error"] < 0.02 < 0.15 < shifted["calibration_error"] < 0.2
+    assert honest["log_loss"] == pytest.approx(0.5, abs=0.01)  # ∫ of the entropy in nats
+    assert honest["log_loss"] < shifted["log_loss"]
+
+
+def test_scores_that_are_no_probabilities_have_no_calibration():
+    Y_true, Y_pred, S = random_stream(18)
+    scores = MultiLabelScores(window=30).update(Y_true, Y_pred, S)
+    assert "log_loss" in scores.as_dict()
+    scores.update(Y_true[:10], Y_pred[:10], 3 * S[:10] - 1)
+    assert not {"log_loss", "calibration_error"} & set(scores.as_dict())
+    assert "lrap" in scores.as_dict()
+    scores.update(Y_true[:30], Y_pred[:30], S[:30])  # the window has left them behind
+    assert_measures(scores, MultiLabelScores().update(Y_true[:30], Y_pred[:30], S[:30]).as_dict())
+
+
+def test_a_probability_may_leave_its_range_by_rounding():
+    exact = MultiLabelScores().update([[1, 0]], [[1, 0]], [[1.0, 0.0]])
+    rounded = MultiLabelScores().update([[1, 0]], [[1, 0]], [[1 + 1e-7, -1e-7]])
+    assert rounded["log_loss"] == exact["log_loss"] == 0
 
 
 # ---- late labels, unknown entries, no scores ----
@@ -498,11 +569,68 @@ def test_window_must_be_a_positive_integer(window):
         MultiLabelScores(window=window)
 
 
-def test_counts_of_another_version_are_refused():
-    counts = MultiLabelScores().update(Y2, Y2).to_counts()
-    del counts["sums"]["lrap"]
-    with pytest.raises(ValueError, match="sums must have the keys"):
+# ---- counts of other versions ----
+
+# The first record of results/holdout-emotions.jsonl as version 0.1.0 wrote it.
+OLD_RECORD = """
+{"k": [1, 3, 5], "labels": {"hit": [20, 21, 46, 22, 21, 29], "true": [35, 33, 53, 30, 34, 38],
+"pred": [33, 39, 64, 29, 32, 39], "unknown": [0, 0, 0, 0, 0, 0]}, "sums": {"rows": 116.0,
+"exact": 40.0, "example_precision": 78.83333333333334, "example_recall": 82.66666666666666,
+"example_f1": 77.56666666666665, "example_jaccard": 68.16666666666666, "scored": 0.0,
+"one_error": 0.0, "lrap": 0.0, "coverage": 0.0, "open_rows": 0.0, "open_unknown": 0.0,
+"hits_at_1": 0.0, "hits_at_3": 0.0, "hits_at_5": 0.0, "ndcg_at_1": 0.0, "ndcg_at_3": 0.0,
+"ndcg_at_5": 0.0}, "open": []}
+"""
+NEW_SUMS = ("probable_rows", "probable_unknown", "log_loss", *(f"bias_{b}" for b in range(15)))
+
+
+def test_a_record_from_before_calibration_is_read():
+    scores = MultiLabelScores.from_counts(json.loads(OLD_RECORD))
+    assert scores["micro_f1"] == pytest.approx(2 * 159 / (223 + 236))
+    assert scores["example_f1"] == pytest.approx(77.56666666666665 / 116)
+    assert "lrap" not in scores.as_dict()
+    # No row of it had scores, so rows that have them can be added, and all measures are there.
+    Y_true, Y_pred, S = random_stream(19, q=6)
+    new = MultiLabelScores().update(Y_true, Y_pred, S)
+    both = scores + new
+    assert both.n_rows == 176
+    assert both["log_loss"] == pytest.approx(new["log_loss"])
+    assert both["lrap"] == pytest.approx(new["lrap"])
+
+
+def test_an_absent_sum_is_an_absent_measure_also_after_merging():
+    new = MultiLabelScores().update(*random_stream(20))
+    counts = new.to_counts()
+    for name in NEW_SUMS:
+        del counts["sums"][name]
+    old = MultiLabelScores.from_counts(counts)
+    expected = new.as_dict()
+    assert expected.pop("log_loss") > 0
+    assert expected.pop("calibration_error") > 0
+    assert old.as_dict() == expected
+    assert old.to_counts() == counts
+    assert set((old + new).as_dict()) == set((new + old).as_dict()) == set(expected)
+    json.dumps((old + new).to_counts(), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["exact", "example_f1", "lrap", "hits_at_3", "coverage"])
+def test_any_sum_may_be_absent_but_the_number_of_rows(name):
+    whole = MultiLabelScores().update(*random_stream(21))
+    counts = whole.to_counts()
+    del counts["sums"][name]
+    measures = MultiLabelScores.from_counts(counts).as_dict()
+    gone = {"exact": "subset_accuracy", "hits_at_3": "precision_at_3"}.get(name, name)
+    assert measures == {m: value for m, value in whole.as_dict().items() if m != gone}
+    del counts["sums"]["rows"]
+    with pytest.raises(ValueError, match="sums must have the key rows, got"):
         MultiLabelScores.from_counts(counts)
+
+
+def test_a_sum_of_a_later_version_is_passed_over():
+    whole = MultiLabelScores().update(*random_stream(22))
+    counts = whole.to_counts()
+    counts["sums"]["later"] = 3.0
+    assert MultiLabelScores.from_counts(counts).to_counts() == whole.to_counts()
 
 
 def test_importing_the_measures_does_not_import_scikit_learn():

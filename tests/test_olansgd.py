@@ -106,6 +106,11 @@ def test_the_lipschitz_constant_holds_and_is_reached():
     assert ratio == pytest.approx(bound)
 
 
+def v_step(V, U, G, alpha, theta, eta):
+    """The V of Eq. (7) before it is simplified."""
+    return (theta * V + alpha * eta * U - eta * (G + alpha * U)) / (theta + alpha * eta)
+
+
 def rounds(X, Y, alpha, known=None):
     """Eqs. (5)–(7) as they are written, with dense W and V; also each t* and its scores."""
     n, q = Y.shape
@@ -126,7 +131,7 @@ def rounds(X, Y, alpha, known=None):
         eta = 1 / (alpha + lipschitz + alpha / (2 * theta**2))
         G = np.outer(phi, g)
         W = U - eta * (G + alpha * U)
-        V = (theta * V + alpha * eta * U - eta * (G + alpha * U)) / (theta + alpha * eta)
+        V = v_step(V, U, G, alpha, theta, eta)
         f = phi @ W
         log.append((np.where(seen, f, 0), best_threshold(f, y, part)))
     return W, log
@@ -178,7 +183,12 @@ def test_the_v_step_minimises_its_model():
         )
 
     numeric = scipy.optimize.minimize(model, V, tol=1e-12).x
-    np.testing.assert_allclose((theta * V - eta * G) / (theta + alpha * eta), numeric, atol=1e-5)
+    np.testing.assert_allclose(v_step(V, U, G, alpha, theta, eta), numeric, atol=1e-5)
+    np.testing.assert_allclose(
+        v_step(V, U, G, alpha, theta, eta),
+        (theta * V - eta * G) / (theta + alpha * eta),
+        atol=1e-14,
+    )
 
 
 def test_the_gap_to_the_optimum_falls_like_one_over_t():

@@ -224,12 +224,18 @@ def test_the_first_block_is_exactly_as_long_as_asked_however_it_arrives():
 
 def test_it_learns_from_the_very_example_after_the_first_block():
     X, Y = draw(60, seed=9)
+    learned = []
     for t in range(50, 60):
         model = OML.as_published(first_block=t, random_state=0).partial_fit(X[:t], Y[:t])
         assert model.loss_ == 0
         model.learn_one(X[t], Y[t])
-        assert model.n_updates_ + model.n_degenerate_ == (model.loss_ > 0) or not model.step_
+        if model.n_degenerate_:  # nothing to tell apart: no loss, no step
+            assert model.n_updates_ == model.loss_ == model.step_ == 0
+        else:
+            assert (model.n_updates_ == 1) == (model.loss_ > 0) == (model.step_ > 0)
+        learned.append(model.n_updates_)
     assert model.n_seen_ == 60
+    assert 0 < sum(learned) < 10  # some examples teach it, some it has right
 
 
 def test_until_the_first_block_is_full_prediction_is_plain_nearest_neighbours():

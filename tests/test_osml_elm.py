@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 import scipy.linalg
-import scipy.sparse as sp
 from sklearn.metrics import f1_score, hamming_loss
 
 from checks import stream
 from tagstream.data import load
-from tagstream.labels import Labels
-from tagstream.models.blocks import Block, Scaling, insert, regress, to_unit
+from tagstream.models.blocks import insert, regress, solve_upper
 from tagstream.models.osml_elm import (
     OSMLELM,
     RIDGES,
@@ -122,17 +118,20 @@ def test_a_ridge_alone_only_slows_the_loss_and_the_triangle_has_none():
     S = np.hstack([np.sqrt(ridge) * np.eye(30), np.zeros((30, 2))])
     plain, triangle, done = [], [], 0
     for n in (200, 2000, 20_000):
-        recursion(M, beta, H[max(done, 60) : n], T[max(done, 60) : n], known(T[:n]))
+        new = slice(max(done, 60), n)
+        recursion(M, beta, H[new], T[new], known(T[new]))
         for h, t in zip(H[done:n], T[done:n], strict=True):
             insert(S, np.concatenate([h, t]))
         done = n
         best = ridge_solution(H[:n], T[:n], ridge)
         plain.append(np.abs(H @ (beta - best)).max())
-        triangle.append(np.abs(H @ (scipy.linalg.solve_triangular(S[:, :30], S[:, 30:]) - best)))
-    assert plain[0] < 1e-6
+        solved = S[:, 30:].copy()
+        solve_upper(S[:, :30], solved)
+        triangle.append(np.abs(H @ (solved - best)).max())
+    # Factors, not digits: how much is lost in a step differs between processors.
     assert plain[2] > 10 * plain[0]  # grows with the stream
-    assert max(error.max() for error in triangle) < 1e-7
-    assert triangle[2].max() < plain[2] / 100
+    assert max(triangle) < 1e-7
+    assert triangle[2] < plain[2] / 100
 
 
 @pytest.mark.parametrize("solver", ["recursion", "qr"])
@@ -202,6 +201,36 @@ def test_left_out_residuals_are_those_of_refitting_without_the_row():
     assert choose_ridge(H, T[:, :0]) == 1.0
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_labels_that_no_row_has_do_not_choose_the_ridge(seed):
+    H, T = hidden(25, seed=seed)
+    chosen = choose_ridge(H, T)
+    for n in (1, 7, 100):
+        never = np.full((25, n), -1.0)
+        assert choose_ridge(H, np.hstack([T[:, :1], never, T[:, 1:]])) == chosen
+    assert choose_ridge(H, never) == 1.0
+
+
+def test_a_ridge_that_is_lost_in_the_products_does_not_make_the_start_fail():
+    """Equal rows and ρ = 10⁻¹²: HᵀH + ρI is singular in floating point, the triangle is not."""
+    X = np.ones((40, 3))
+    Y = np.tile([1, 0], (40, 1))
+    model = OSMLELM(12, first_block=30, ridge=1e-12, random_state=0).partial_fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), Y)
+    assert np.abs(model._core.M).max() < 1.1e12
+
+
+@pytest.mark.parametrize("size", [1e60, 1e100, 1e120])
+def test_no_step_of_the_recursion_leaves_the_finite_numbers(size):
+    rng = np.random.default_rng(0)
+    H, T = hidden(200)
+    M, beta = rng.normal(size=(12, 12)) * size, rng.normal(size=(12, 3)) * size
+    M, beta = np.clip(M, -1e120, 1e120), np.clip(beta, -1e120, 1e120)
+    recursion(M, beta, H, T, known(T))
+    assert np.abs(M).max() < 1e123
+    assert np.abs(beta).max() < 1e123
+
+
 @pytest.mark.parametrize("solver", ["recursion", "qr"])
 def test_an_unknown_entry_does_not_move_its_label(solver):
     X, Y = stream()
@@ -241,48 +270,12 @@ def test_a_label_that_is_known_nowhere_is_not_predicted(make):
 
 @pytest.mark.parametrize("make", [OSMLELM, OSMLELM.stable])
 def test_a_new_label_is_one_that_was_absent_all_along(make):
+    """To the bit, on every processor: no product of the state depends on how many labels it has."""
     X, Y = stream()
     Y[:50, 3] = 0
     early = make(8, random_state=0).partial_fit(X, Y)
     late = make(8, random_state=0).partial_fit(X[:50], Y[:50, :3]).partial_fit(X[50:], Y[50:])
     np.testing.assert_array_equal(early.beta_, late.beta_)
-
-
-def test_scaling_maps_the_range_to_one_and_leaves_binary_columns():
-    X = np.array([[0, 10.0, 3, 1], [1, 30, 3, 0.5], [1, 20, 3, 1]])
-    scaled = Scaling.of(X, "range")(X)
-    np.testing.assert_allclose(
-        scaled, [[0, -1, 0, 1], [1, 1, 0, -1], [1, 0, 0, 1]], rtol=0, atol=1e-15
-    )
-    spread = Scaling.of(X, "spread")(X)
-    np.testing.assert_allclose(spread[:, 1].std(), 1)
-    np.testing.assert_array_equal(spread[:, 0], X[:, 0])
-    far = Scaling.of(X, "range")(np.array([[1e15, -1e15, 1e15, 0]]))
-    assert np.abs(far).max() == 5
-
-
-def test_sparse_rows_are_scaled_without_filling_in():
-    X = sp.csr_matrix(np.array([[0, 4.0, 0, 0.5], [1, -8, 0, 0], [1, 0, 0, 0.25]]))
-    scaled = Scaling.of(X, "range")(X)
-    assert scaled.nnz == X.nnz
-    np.testing.assert_array_equal(
-        scaled.toarray(), [[0, 0.5, 0, 0.5], [1, -1, 0, 0], [1, 0, 0, 0.25]]
-    )
-
-
-def test_half_is_reached_exactly_above_the_threshold():
-    margins = np.array([[-np.inf, -1.0, -1e-300, 0.0, 1e-300, 1.0, np.inf]])
-    scores = to_unit(margins)
-    np.testing.assert_array_equal(scores >= 0.5, margins > 0)
-    assert (np.diff(scores) >= 0).all()
-    assert scores[0, 0] == 0
-    assert scores[0, -1] == 1
-
-
-def test_an_empty_block_has_no_rows():
-    for sparse in (False, True):
-        X, Y, sure = Block(3, 4, 2, sparse).rows()
-        assert (X.shape, Y.shape, sure.shape) == ((0, 4), (0, 2), (0, 2))
 
 
 def test_memory_does_not_grow_with_the_stream():
@@ -334,39 +327,3 @@ def test_official_splits(name):
     # Means of ten and of five draws; theirs were rounded, and scaled by the whole training part.
     tolerance = 3 * np.sqrt(1 / 10 + 1 / 5) * spread + 0.003
     assert (np.abs(np.mean(runs, axis=0) - want) < tolerance).all(), np.mean(runs, axis=0)
-
-
-# ------------------------------------------------------------------ the first block, loaded
-@pytest.mark.parametrize(
-    "indptr",
-    [
-        [0, 2**31, 3],  # asks for 16 GiB, were it believed
-        [0, 2**63 - 1, -(2**63) + 9],  # differences wrap around to positive numbers
-        [1, 2, 3],
-        [0, 4, 3],
-        [0, 1, 2],
-    ],
-)
-def test_row_bounds_of_a_loaded_block_are_checked_before_they_are_used(indptr):
-    block = Block(9, 4, 1, sparse=True)
-    X = sp.csr_matrix(np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0]]))
-    block.add(X, Labels(np.ones((2, 1), np.uint8), None))
-    state = block.dump()
-    assert (Block.load(state, 4, 1, True).rows()[0] != X).nnz == 0
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match="indptr must rise from 0 to 3"):
-            Block.load(state | {"indptr": np.array(indptr, np.int64)}, 4, 1, True)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize("indices", [[1, 0, 3], [0, 0, 3], [0, 4, 3], [-1, 0, 3]])
-def test_rows_of_a_loaded_block_must_be_sorted_and_within_the_features(indices):
-    block = Block(9, 4, 1, sparse=True)
-    X = sp.csr_matrix(np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0]]))
-    block.add(X, Labels(np.ones((2, 1), np.uint8), None))
-    state = block.dump() | {"indices": np.array(indices, np.int64)}
-    with pytest.raises(ValueError, match="canonical CSR"):
-        Block.load(state, 4, 1, True)

@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tagstream import data, experiments, report
-from tagstream.evaluate import prequential
+from tagstream import data, paper
+from tagstream.evaluate import holdout, prequential
 from tagstream.metrics import MultiLabelScores
 from tagstream.models import KNN
-from tagstream.report import MEASURES, Results, Table, count_wins, update_markers
-from tagstream.report import results as counted
+from tagstream.paper import MEASURES, Results, Table, count_wins, update_markers
+from tagstream.paper import results as counted
 
 
 def record(part, dataset, method, result, fold=0, **more):
@@ -76,7 +76,7 @@ def test_repeats_are_joined_with_the_holdout_and_compared_one_by_one():
     assert ours[0] == results.holdout["emotions", "oml"]["micro_f1"].mean()
     late = made_of(*results.part("holdout"), repeat_of("oml", 2, [0.1]), repeat_of("oml", 1, [0.9]))
     assert late.repeats["emotions", "oml"]["micro_f1"][1:].tolist() == [0.9, 0.1]  # as numbered
-    table = report.make_tables(results)["repeats"]
+    table = paper.make_tables(results)["repeats"]
     (row,) = table.rows
     assert row[0] == "emotions"
     assert not any("**" in cell for cell in row)
@@ -84,25 +84,27 @@ def test_repeats_are_joined_with_the_holdout_and_compared_one_by_one():
     always = made_of(
         *results.part("holdout"), repeat_of("oml", 1, [0.9]), repeat_of("knn", 1, [0.1])
     )
-    assert "4 cells" in report.make_tables(always)["repeats"].note
+    assert "4 cells" in paper.make_tables(always)["repeats"].note
 
 
 def test_the_first_fold_is_counted_alone():
     wrong = {("oml", 0): 3, ("knn", 0): 2, ("oml", 1): 0, ("knn", 1): 9}  # worse, then far better
     results = made_of(*(fold_of("emotions", m, f, n) for (m, f), n in wrong.items()))
-    made = report.make_tables(results)
+    made = paper.make_tables(results)
     assert "better than kNN in 4 of 4" in made["verdict_knn"]
     assert "in 0 of 4 cells, not in: emotions macro-F1" in made["verdict_unseen"]
 
 
 # ---------------------------------------------------------------------- names on both sides
 def test_names_of_the_report_are_those_of_the_experiments():
-    assert counted.PAPER_DATA == experiments.PAPER_DATA
-    assert tuple(method.name for method in experiments.BASELINES) == counted.MAIN
-    assert tuple(method.name for method in experiments.ABLATION) == counted.ABLATION
-    assert set(counted.STREAM_ORDER) == set(experiments.METHODS["prequential"])
-    assert set(counted.PRINTED_FOR) == set(experiments.METHODS["scaling"])
-    assert set(experiments.STREAMS) == set(counted.published()["prequential"]["values"])
+    assert counted.PAPER_DATA == paper.PAPER_DATA
+    assert tuple(method.name for method in paper.BASELINES) == counted.MAIN
+    assert tuple(method.name for method in paper.ABLATION) == counted.ABLATION
+    assert set(counted.STREAM_ORDER) == set(paper.METHODS["prequential"])
+    assert set(counted.PRINTED_FOR) == set(paper.METHODS["scaling"])
+    assert tuple(method.name for method in paper.OFFLINE) == counted.OFFLINE
+    assert set(counted.ONLINE) <= set(paper.METHODS["holdout"])
+    assert set(paper.STREAMS) > set(counted.published()["prequential"]["values"])
     printed = counted.published()["paper"]
     assert set(printed["datasets"]) == set(counted.PAPER_DATA)
     assert set(counted.PRINTED_FOR.values()) == set(printed["complexity"])
@@ -110,14 +112,21 @@ def test_names_of_the_report_are_those_of_the_experiments():
 
 def test_the_report_does_not_import_what_it_reports_on():
     code = (
-        "import sys, tagstream.report; "
-        "print([m for m in sys.modules if m.startswith(('tagstream.experiments', "
-        "'tagstream.models', 'matplotlib', 'numba'))])"
+        "import sys; from tagstream.paper import Results, build, make_figures, make_tables; "
+        "print([m for m in sys.modules if m.startswith(('tagstream.paper.plan', "
+        "'tagstream.paper.runner', 'tagstream.models', 'matplotlib', 'numba'))])"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
     assert answer.stdout.strip() == "[]"
+
+
+def test_every_exported_name_of_the_paper_is_there():
+    assert sorted(paper._HOMES) == sorted(paper.__all__)
+    assert all(getattr(paper, name) is not None for name in paper.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        paper.nothing  # noqa: B018
 
 
 # ---------------------------------------------------------------------- the scoreboard
@@ -166,6 +175,51 @@ def test_the_best_published_value_and_its_holder():
     loss, holders = counted.best_published("scene", "hamming_loss")
     assert loss == pytest.approx(1 - 0.973)
     assert holders == ["AESAKNNS"]
+    assert counted.best_published("yeast", "micro_f1") is None
+
+
+# ---------------------------------------------------------------------- offline, calibration
+def test_an_offline_learner_is_judged_by_the_threshold_for_each_measure():
+    ours, theirs = fold_of("emotions", "oml", 0, 5), fold_of("emotions", "offline-forest", 0, 4)
+    theirs["result"]["hamming_counts"] = counts(2)
+    results = made_of(ours, fold_of("emotions", "oml", 1, 5), theirs)
+    values = results.holdout["emotions", "offline-forest"]
+    assert values["hamming_loss"] == pytest.approx([2 / 80])
+    assert values["micro_f1"] == pytest.approx([2 * 36 / (40 + 36)])
+    made = paper.make_tables(results)
+    losses = next(row for row in made["offline"].rows if row[1] == "Hamming loss")
+    assert losses == ("emotions", "Hamming loss", ".0625", "**.0250**")
+    assert "Not all folds: offline-forest on emotions (1 fold)" in made["offline"].note
+    assert "0 of 4" in next(row for row in made["claims"].rows if "offline" in row[0])[2]
+    assert "offline" not in paper.make_tables(made_of(ours))
+
+
+def test_calibration_is_shown_of_those_who_give_probabilities():
+    ours, theirs = fold_of("emotions", "oml", 0, 5), fold_of("emotions", "knn", 0, 4)
+    assert "calibration" not in paper.make_tables(made_of(ours, theirs))
+    true = np.array([[1, 0], [1, 1]])
+    scores = MultiLabelScores().update(true, true, np.full((2, 2), 0.8))
+    ours["result"]["counts"] = scores.to_counts()
+    table = paper.make_tables(made_of(ours, theirs))["calibration"]
+    assert table.head == ("data set", "OML")
+    expected = -(3 * np.log(0.8) + np.log(0.2)) / 4
+    assert table.rows == (("emotions", f"{expected:.4f} (0.0500)"),)
+
+
+def test_a_stream_without_published_values_is_shown_and_not_counted():
+    curve = {"n_items": [100], "recent": {"micro_f1": [0.5]}}
+    faded = {"micro_f1": 0.999, "hamming_loss": 0.0}
+    result = {"fading": faded, "curve": curve}
+    streams = [
+        record("prequential", "scene", "oml", result),
+        record("prequential", "tmc2007-500", "oml", result, setting={"first": 6000}),
+    ]
+    made = paper.make_tables(made_of(*streams))
+    table = made["prequential"]
+    assert [row[2] for row in table.rows] == ["**0.999**", "**0.000**", "0.999", "0.000"]
+    assert table.rows[2][-2:] == ("–", "–")
+    assert "tmc2007-500: the first 6,000 items" in table.note
+    assert "in 2 of 2 cells" in made["verdict_prequential"]
 
 
 # ---------------------------------------------------------------------- tables
@@ -194,7 +248,69 @@ def test_half_written_lines_are_passed_over_and_the_last_record_of_a_key_counts(
 
 
 def test_an_empty_directory_says_how_to_fill_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match="tagstream reproduce"):
+    with pytest.raises(FileNotFoundError, match="`tagstream reproduce` or `tagstream evaluate"):
+        Results.read(tmp_path)
+
+
+# ---------------------------------------------------------------------- results of one's own
+@pytest.fixture(scope="module")
+def own():
+    """A hold-out and two streams of two learners, as dicts."""
+    stream = data.make_stream(120, seed=0)
+    return {
+        "holdout": holdout(KNN(3), stream.X, stream.Y, folds=2).as_dict(),
+        "stream": prequential(KNN(3), stream.X, stream.Y, every=40, window=40).as_dict(),
+        "votes": prequential(KNN(9), stream.X, stream.Y, every=40, scores=False).as_dict(),
+    }
+
+
+def test_results_of_ones_own_are_read_in_every_form(own, tmp_path):
+    lines = [{"name": "k = 3", "data": "mine", **own["holdout"]}, {"name": "a", **own["stream"]}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines) + "{half")
+    (tmp_path / "b.json").write_text(json.dumps([{"name": "b", **own["votes"]}, {"other": 1}]))
+    printed = {"data": "posts", "n": 120, "results": {"oml": own["stream"], "knn": own["votes"]}}
+    (tmp_path / "c.json").write_text(json.dumps(printed))
+    (tmp_path / "d.json.bak").write_text("{}")
+    runs = Results.read(tmp_path).runs
+    assert [(run.name, run.data, run.is_holdout) for run in runs] == [
+        ("k = 3", "mine", True),
+        ("a", "", False),
+        ("b", "", False),
+        ("oml", "posts", False),
+        ("knn", "posts", False),
+    ]
+
+
+def test_a_report_of_ones_own_results_says_nothing_about_the_paper(own, tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps({"name": "k <3>", "data": "mine", **own["holdout"]}))
+    printed = {"data": "posts", "results": {"oml": own["stream"], "knn": own["votes"]}}
+    (folder / "b.json").write_text(json.dumps(printed))
+    page = paper.build(folder, tmp_path / "out")
+    text = page.read_text(encoding="utf-8")
+    names = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
+    assert names == {
+        f"own-{kind}-0.{end}" for kind in ("holdout", "stream") for end in ("svg", "png")
+    }
+    assert "k &lt;3&gt;" in text
+    assert "reproduce" not in text
+    assert "AAAI" not in text
+    tables = paper.make_tables(Results.read(folder))
+    assert set(tables) == {"run", "own_holdout", "own_stream"}
+    (row,) = tables["own_holdout"].rows
+    mean, std = (own["holdout"][what]["micro_f1"] for what in ("mean", "std"))
+    assert row[tables["own_holdout"].head.index("micro-F1")] == (
+        f"{counted.as_text(mean)} ± {counted.as_text(std)}"
+    )
+    at = tables["own_stream"].head.index("log loss")
+    assert [row[at] == "–" for row in tables["own_stream"].rows] == [False, True]
+
+
+def test_a_run_that_is_not_whole_is_named(own, tmp_path):
+    part = {key: value for key, value in own["holdout"].items() if key != "std"}
+    (tmp_path / "a.json").write_text(json.dumps({"name": "mine", **part}))
+    with pytest.raises(ValueError, match=r"a.json: the record of 'mine' must have mean and std"):
         Results.read(tmp_path)
 
 
@@ -248,14 +364,14 @@ def built(tmp_path_factory):
     methods = ["oml", "knn", "osml-elm", "no-learning"]
     for only in (["datasets"], [*parts, *methods]):
         chosen = [*only, "medical"]
-        experiments.run(folder / "r", jobs=0, data_home=folder, quick=True, only=chosen)
+        paper.run(folder / "r", jobs=0, data_home=folder, quick=True, only=chosen)
     document = folder / "docs" / "doc.md"
     document.parent.mkdir()
     document.write_text(
         "![](figures/figure-3.png)\n<!-- begin:claims -->\n<!-- end:claims -->\n"
         "<!-- begin:verdict_knn -->\n<!-- end:verdict_knn -->\n"
     )
-    return report.build(folder / "r", folder / "out", documents=[document]), document
+    return paper.build(folder / "r", folder / "out", documents=[document]), document
 
 
 def test_every_figure_is_there_as_svg_and_png(built):
@@ -304,8 +420,8 @@ def test_the_same_results_give_the_same_files(built, tmp_path):
     page, _ = built
     results = Results.read(page.parent.parent / "r")
     only = made_of(*(r for r in results.part("holdout") if r["method"] in ("oml", "knn")))
-    report.make_figures(only, tmp_path / "a")
-    report.make_figures(only, tmp_path / "b")
+    paper.make_figures(only, tmp_path / "a")
+    paper.make_figures(only, tmp_path / "b")
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
@@ -313,7 +429,7 @@ def test_the_same_results_give_the_same_files(built, tmp_path):
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"tagstream\[plot\]"):
-        report.make_figures(made_of(fold_of("emotions", "oml", 0, 1)), tmp_path)
+        paper.make_figures(made_of(fold_of("emotions", "oml", 0, 1)), tmp_path)
 
 
 def test_the_demonstration_is_a_page_with_a_picture(tmp_path):
@@ -322,7 +438,7 @@ def test_the_demonstration_is_a_page_with_a_picture(tmp_path):
         f"k = {k}": prequential(KNN(k), stream.X, stream.Y, every=50, window=50).as_dict()
         for k in (3, 10)
     }
-    page = report.write_demo(tmp_path / "demo", runs, about="a <small> stream")
+    page = paper.write_demo(tmp_path / "demo", runs, about="a <small> stream")
     text = page.read_text(encoding="utf-8")
     assert "a &lt;small&gt; stream" in text
     assert "k = 10" in text

@@ -12,16 +12,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tagstream.version import __version__
+
 if TYPE_CHECKING:
     from tagstream.checks import DataError
     from tagstream.data import Dataset, load, make_stream
     from tagstream.evaluate import holdout, prequential
     from tagstream.metrics import MultiLabelScores
-    from tagstream.models import KNN, OLANSGD, OML, OSMLELM
+    from tagstream.models import KNN, OLANSGD, OML, OSMLELM, PublishedOML
     from tagstream.persist import load as load_model
     from tagstream.persist import save as save_model
+    from tagstream.tagger import Tagger
 
-__version__ = "0.1.0"
 
 __all__ = [
     "KNN",
@@ -31,6 +33,9 @@ __all__ = [
     "DataError",
     "Dataset",
     "MultiLabelScores",
+    "PublishedOML",
+    "Tagger",
+    "__version__",
     "holdout",
     "load",
     "load_model",
@@ -49,6 +54,8 @@ _HOMES = {
     "DataError": "checks.DataError",
     "Dataset": "data.Dataset",
     "MultiLabelScores": "metrics.MultiLabelScores",
+    "PublishedOML": "models.PublishedOML",
+    "Tagger": "tagger.Tagger",
     "holdout": "evaluate.holdout",
     "load": "data.load",
     "load_model": "persist.load",

@@ -8,6 +8,7 @@ before the first change of state, so that a rejected call leaves the model exact
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,15 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tagstream import decision
 from tagstream.checks import LARGEST_VALUE, Floats, Rows, check_rows
+from tagstream.decision import check_rule
 from tagstream.labels import Batch, Labels, as_array, is_label_sets, n_dims, plain, read_labels
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["StreamClassifier"]
+__all__ = ["StreamClassifier", "View"]
 
 
 class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -33,8 +36,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     A subclass gives these hooks: ``_check_params``; ``_start`` (make the empty state for
     ``n_features_in_`` features and, when ``_sparse``, sparse rows); ``_grow`` (``q`` labels from
     now on, new ones to the right); ``_learn`` (a checked batch; ``n_seen_`` is still the count
-    before it); ``_proba`` (scores in [0, 1] of checked rows); ``_dump`` and ``_load`` (the state
-    as plain values, and back; ``_load`` checks names, shapes and dtypes).
+    before it); ``_proba`` (scores in [0, 1] of checked rows); ``_freeze`` (give a twin that is
+    only read its own copy of what learning changes in place); ``_dump`` and ``_load`` (the state
+    as plain values, and back: ``_load`` is called instead of ``_start`` and ``_grow``, takes
+    nothing for granted but the vocabulary, and checks names, shapes, types and ranges).
+
+    Calls from several threads wait for each other.  Those who must not wait read a :meth:`view`.
 
     Attributes
     ----------
@@ -45,10 +52,16 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         How many examples have been learnt.
     """
 
-    threshold: float = 0.5
+    decide: str | float = 0.5
     classes_: npt.NDArray[Any]
     n_features_in_: int
     n_seen_: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Give every model its lock, however it is made."""
+        model: Self = super().__new__(cls)
+        model._lock = threading.RLock()
+        return model
 
     # ------------------------------------------------------------------ hooks of a subclass
     def _check_params(self) -> None:
@@ -64,6 +77,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         raise NotImplementedError
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
+        raise NotImplementedError
+
+    def _freeze(self, twin: Self) -> None:
         raise NotImplementedError
 
     def _dump(self) -> dict[str, Any]:
@@ -90,8 +106,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if not sp.issparse(Y) and not is_label_sets(Y) and n_dims(Y) == 1:
             classes = np.unique(np.asarray(Y))  # scikit-learn: classes_ of a 1-D y are sorted
         batch = self._read_batch(rows, Y, classes, [])
-        self._begin(X, rows, batch)
-        self._absorb(rows, batch, None)
+        with self._lock:
+            self._begin(X, rows, batch)
+            self._absorb(rows, batch, None)
         return self
 
     def partial_fit(
@@ -112,29 +129,32 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """
         self._check_params()
         rows = check_rows(X, self)
-        first = not hasattr(self, "n_features_in_")
-        if not first:
-            self._check_width(X)
-            rows = self._as_stored(rows)
-        batch = self._read_batch(rows, Y, classes, [] if first else self.classes_.tolist())
-        if not first and batch.single != self._single:
-            form = "a 1-D y" if self._single else "a label matrix or label sets"
-            raise ValueError(f"Y must be {form} as in earlier calls, got another form")
-        if ids is not None and len(ids) != rows.shape[0]:
-            raise ValueError(f"ids must have {rows.shape[0]} entries, got {len(ids)}")
-        if first:
-            self._begin(X, rows, batch)
-        self._absorb(rows, batch, ids)
+        if ids is not None:
+            ids = check_ids(ids, rows.shape[0])
+        with self._lock:
+            first = not hasattr(self, "n_features_in_")
+            if not first:
+                self._check_width(X)
+                rows = self._as_stored(rows)
+            batch = self._read_batch(rows, Y, classes, [] if first else self.classes_.tolist())
+            if not first and batch.single != self._single:
+                form = "a 1-D y" if self._single else "a label matrix or label sets"
+                raise ValueError(f"Y must be {form} as in earlier calls, got another form")
+            if first:
+                self._begin(X, rows, batch)
+            self._absorb(rows, batch, ids)
         return self
 
     def learn_one(self, x: Any, y: Any, *, id: Hashable = None) -> Self:
         """Learn one item: ``x`` of shape (p,), ``y`` a 0/1 vector, a label set or a label."""
-        row = self._fast_row(x)
-        labels = self._fast_labels(y) if row is not None else None
-        if row is None or labels is None:
-            return self.partial_fit(_one_row(x), _one_label(y), ids=None if id is None else [id])
-        self._learn(row, labels, None if id is None else [id])
-        self.n_seen_ += 1
+        ids = None if id is None else [id]
+        with self._lock:
+            row = self._fast_row(x)
+            labels = self._fast_labels(y) if row is not None else None
+            if row is None or labels is None:
+                return self.partial_fit(_one_row(x), _one_label(y), ids=ids)
+            self._learn(row, labels, None if ids is None else check_ids(ids, 1))
+            self.n_seen_ += 1
         return self
 
     def _read_batch(self, rows: Rows, Y: Any, classes: Any, names: list[Hashable]) -> Batch:
@@ -167,13 +187,21 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             needed = np.maximum.accumulate(
                 np.where(Y.any(axis=1), np.maximum(last, needed), needed)
             )
-        bounds = [0, *(np.flatnonzero(np.diff(needed)) + 1).tolist(), len(Y)]
+        cut = needed[1:] != needed[:-1]
+        if batch.blank is not None:
+            # Before the first label, a mask of no columns stands for items of one kind only:
+            # those of which nothing is known.
+            cut |= (needed[1:] == 0) & (batch.blank[1:] != batch.blank[:-1])
+        bounds = [0, *(np.flatnonzero(cut) + 1).tolist(), len(Y)]
         for first, stop in pairwise(bounds):
             q = int(needed[first])
             self._set_names(batch.names[:q])
+            mask = known
+            if q == 0 and batch.blank is not None and not batch.blank[first]:
+                mask = None
             part = Labels(
                 np.ascontiguousarray(Y[first:stop, :q]),
-                None if known is None else np.ascontiguousarray(known[first:stop, :q]),
+                None if mask is None else np.ascontiguousarray(mask[first:stop, :q]),
             )
             self._learn(rows[first:stop], part, None if ids is None else ids[first:stop])
             self.n_seen_ += stop - first
@@ -184,44 +212,104 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.classes_ = as_array(names)
         self._grow(len(names))
 
+    def rename_label(self, old: Hashable, new: Hashable) -> Self:
+        """Call a label by another name from now on."""
+        with self._lock:
+            check_is_fitted(self)
+            names = self.classes_.tolist()
+            column = self._column(old)
+            if new in names and new != old:
+                raise ValueError(f"new must be a name that is not taken, got {new!r}; merge them")
+            if isinstance(new, str) and not new.strip():
+                raise ValueError(f"new must be a name, got {new!r}")
+            self.classes_ = as_array([*names[:column], plain(new), *names[column + 1 :]])
+        return self
+
+    def _column(self, name: Hashable) -> int:
+        """Return the column of a label."""
+        try:
+            return int(self.classes_.tolist().index(name))
+        except ValueError:
+            raise ValueError(f"the label must be one that was learnt, got {name!r}") from None
+
     # ------------------------------------------------------------------ prediction
+    def view(self) -> View:
+        """Return an immutable picture of the model as it is now.
+
+        It predicts and explains as the model does at this moment, however much that learns
+        afterwards, in another thread or in this one.  Making it takes constant time in the number
+        of stored items.
+
+        Examples
+        --------
+        >>> from tagstream import KNN
+        >>> model = KNN(1).fit([[0.0], [1.0]], [{"low"}, {"high"}])
+        >>> before = model.view()
+        >>> _ = model.partial_fit([[1.0]], [{"late"}])
+        >>> before.n_seen_, before.predict_sets([[1.0]]), len(model.classes_)
+        (2, [{'high'}], 3)
+        """
+        with self._lock:
+            check_is_fitted(self)
+            twin = type(self).__new__(type(self))
+            kept = {key: value for key, value in self.__dict__.items() if key != "_lock"}
+            twin.__dict__.update(kept)
+            self._freeze(twin)
+        return View(twin)
+
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the score of each label, an array of shape (n, q) in [0, 1].
 
         When the model was given a 1-D y, the rows sum to one.
         """
-        check_is_fitted(self)
-        return self._scores(self._check_query(X))
+        with self._lock:
+            check_is_fitted(self)
+            return self._scores(self._check_query(X))
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Any, decide: str | float | None = None) -> npt.NDArray[Any]:
         """Return 0/1 labels of shape (n, q); of shape (n,) when the model was given a 1-D y.
 
         The dtype is that of the first ``Y`` if that was an integer or boolean array, else uint8.
-        """
-        return self.decide(self.predict_proba(X))
 
-    def decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        Parameters
+        ----------
+        X : array, CSR matrix or data frame of shape (n, p)
+        decide : optional
+            How to decide this time, as the parameter of the same name says.
+        """
+        with self._lock:
+            return self.labels_of(self.predict_proba(X), decide)
+
+    def labels_of(
+        self, scores: npt.NDArray[np.float64], decide: str | float | None = None
+    ) -> npt.NDArray[Any]:
         """Return the predictions that scores of :meth:`predict_proba` stand for."""
+        if decide is not None:
+            check_rule("decide", decide)
         if self._single:
             best: npt.NDArray[Any] = self.classes_[scores.argmax(axis=1)]
             return best
-        return (scores >= self.threshold).astype(self._dtype)
+        rule = self.decide if decide is None else decide
+        return decision.decide(scores, rule).astype(self._dtype)
 
-    def predict_one(self, x: Any) -> Any:
+    def predict_one(self, x: Any, decide: str | float | None = None) -> Any:
         """Return the prediction for one item ``x`` of shape (p,)."""
-        return self.decide(self._scores(self._one_query(x)))[0]
+        with self._lock:
+            return self.labels_of(self._scores(self._one_query(x)), decide)[0]
 
     def predict_proba_one(self, x: Any) -> npt.NDArray[np.float64]:
         """Return the scores of one item ``x`` of shape (p,), an array of shape (q,)."""
-        scores: npt.NDArray[np.float64] = self._scores(self._one_query(x))[0]
+        with self._lock:
+            scores: npt.NDArray[np.float64] = self._scores(self._one_query(x))[0]
         return scores
 
-    def predict_sets(self, X: Any) -> list[set[Any]]:
+    def predict_sets(self, X: Any, decide: str | float | None = None) -> list[set[Any]]:
         """Return the predicted label names of each item as a set."""
-        Y = self.decide(self.predict_proba(X))
+        with self._lock:
+            Y, names = self.predict(X, decide), self.classes_
         if self._single:
             return [{plain(name)} for name in Y]
-        return [{plain(name) for name in self.classes_[row.astype(bool)]} for row in Y]
+        return [{plain(name) for name in names[row.astype(bool)]} for row in Y]
 
     def _scores(self, rows: Rows) -> npt.NDArray[np.float64]:
         scores = self._proba(rows)
@@ -282,38 +370,57 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     # ------------------------------------------------------------------ state as plain values
     def to_state(self) -> dict[str, Any]:
         """Return parameters and state as nested dicts of arrays, numbers, strings and None."""
-        check_is_fitted(self)
-        params = self.get_params(deep=False)
-        if not isinstance(params.get("random_state"), (int, np.integer, type(None))):
-            params["random_state"] = None  # a generator was only used to draw the seed
-        return {
-            "params": {k: v.item() if isinstance(v, np.generic) else v for k, v in params.items()},
-            "n_features": self.n_features_in_,
-            "feature_names": getattr(self, "feature_names_in_", np.empty(0, object)).tolist(),
-            "names": self.classes_.tolist(),
-            "n_seen": self.n_seen_,
-            "sparse": self._sparse,
-            "single": self._single,
-            "dtype": self._dtype.str,
-            "learner": self._dump(),
-        }
+        with self._lock:
+            check_is_fitted(self)
+            params = self.get_params(deep=False)
+            for name in ("random_state", "store"):
+                # A generator was only used to draw the seed; what a store holds is in the state.
+                if not isinstance(params.get(name), (int, np.integer, type(None))):
+                    params[name] = None
+            return {
+                "params": {k: _plain_param(v) for k, v in params.items()},
+                "n_features": self.n_features_in_,
+                "feature_names": getattr(self, "feature_names_in_", np.empty(0, object)).tolist(),
+                "names": self.classes_.tolist(),
+                "n_seen": self.n_seen_,
+                "sparse": self._sparse,
+                "single": self._single,
+                "dtype": self._dtype.str,
+                "learner": self._dump(),
+            }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Return the model that :meth:`to_state` described; it goes on as that one would."""
         model = cls(**state["params"])
         model._check_params()
-        model.n_features_in_ = state["n_features"]
-        if state["feature_names"]:
-            model.feature_names_in_ = np.array(state["feature_names"], dtype=object)
-        model._sparse, model._single = state["sparse"], state["single"]
-        model._dtype = np.dtype(state["dtype"])
-        model.n_seen_ = state["n_seen"]
-        model.classes_ = np.empty(0, np.int64)
-        model._start()
-        model._set_names(state["names"])
-        model._load(state["learner"])
+        model._restore(state)
         return model
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.n_features_in_ = state["n_features"]
+        if state["feature_names"]:
+            self.feature_names_in_ = np.array(state["feature_names"], dtype=object)
+        self._sparse, self._single = state["sparse"], state["single"]
+        self._dtype = np.dtype(state["dtype"])
+        self.n_seen_ = state["n_seen"]
+        self.classes_ = as_array(state["names"])
+        self._load(state["learner"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept: dict[str, Any] = super().__getstate__()
+        if "n_seen_" not in kept:
+            return {key: value for key, value in kept.items() if key != "_lock"}
+        # Plain values, so that whatever comes back, from read-only memory too, is made anew.
+        own = {*self._get_param_names(), "_sklearn_version"}
+        params = {key: value for key, value in kept.items() if key in own}
+        return {**params, "_fitted": self.to_state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fitted = state.get("_fitted")
+        super().__setstate__({key: value for key, value in state.items() if key != "_fitted"})
+        if fitted is not None:
+            self._restore(fitted)
 
     # ------------------------------------------------------------------ scikit-learn
     def __sklearn_is_fitted__(self) -> bool:
@@ -326,6 +433,51 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         tags.target_tags.single_output = True
         tags.input_tags.sparse = True
         return tags
+
+
+_READS = frozenset(
+    {
+        "classes_", "explain", "kneighbors", "label_counts_", "labels_of", "n_features_in_",
+        "n_seen_", "predict", "predict_one", "predict_proba", "predict_proba_one", "predict_sets",
+        "transform",
+    }
+)  # fmt: skip
+
+
+class View:
+    """What can be read of a learner, as it was when :meth:`StreamClassifier.view` was called.
+
+    It has the reading half of the learner's methods: ``predict``, ``predict_proba``,
+    ``predict_sets``, ``predict_one``, ``predict_proba_one``, ``labels_of``, and where the learner
+    has them ``explain``, ``kneighbors``, ``transform``; and ``classes_``, ``n_seen_``,
+    ``n_features_in_``.
+    """
+
+    def __init__(self, model: StreamClassifier) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _READS:
+            raise AttributeError(f"a view has no {name!r}; it can only be read")
+        return getattr(self._model, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted(name for name in _READS if hasattr(self._model, name))
+
+
+def check_ids(ids: Sequence[Hashable], n: int) -> list[Hashable]:
+    """Return the names of ``n`` items as a list, if they can be looked up."""
+    if len(ids) != n:
+        raise ValueError(f"ids must have {n} entries, got {len(ids)}")
+    names = [plain(name) for name in ids]
+    for name in names:
+        if not isinstance(name, Hashable):
+            raise ValueError(f"ids must be hashable, got {type(name).__name__}")
+    return names
+
+
+def _plain_param(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _one_row(x: Any) -> Any:

@@ -1,9 +1,14 @@
 """Two ways to judge an online learner: hold-out, and prequential (test, then train).
 
 A learner is any object with ``partial_fit(X, Y)`` and ``predict(X)``; ``predict_proba(X)`` adds the
-measures made of scores. It is seen through these calls only. Two habits of scikit-learn are met
-half-way: a learner that must hear of all ``classes`` in its first call is told, and scores that
-come as a list of q arrays (n, 2) become one array (n, q).
+measures made of scores, and ``labels_of(scores)``, the labels that ``predict`` makes of them, saves
+a second look at each row. It is seen through these calls only. Some habits of scikit-learn are met
+half-way: a learner that must hear of all ``classes`` in its first call is told, scores that come as
+a list of q arrays (n, 2) become one array (n, q), and a learner that only has ``fit`` can be held
+against the others in a hold-out.
+
+A learner must predict one column for each of the q labels. One that takes labels as they come may
+have met fewer, or more: then ``classes_`` must name each of its columns.
 
 Results hold raw counts; measures follow from them (:class:`tagstream.metrics.MultiLabelScores`).
 """
@@ -22,6 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import check_number
+from tagstream.decision import check_rule
+from tagstream.decision import decide as decided
 from tagstream.folds import check_labels, iterative_folds
 from tagstream.metrics import MultiLabelScores
 
@@ -58,6 +65,9 @@ class Fold:
         Time spent inside the learner.
     nbytes : int or None
         The learner's ``nbytes_`` at the end, if it has that.
+    fitted : str
+        ``"stream"`` if the training part was learned in its order by ``partial_fit``; ``"batch"``
+        if the learner only has ``fit`` and got it all at once: then ``n_init`` is ``n_train``.
     """
 
     repeat: int
@@ -69,6 +79,7 @@ class Fold:
     learn_seconds: float
     predict_seconds: float
     nbytes: int | None
+    fitted: str = "stream"
 
     @property
     def measures(self) -> dict[str, float]:
@@ -188,7 +199,7 @@ def train_test(
     init: float = 0.2,
     chunk: int = 256,
     scores: bool = True,
-    threshold: float | None = None,
+    decide: str | float | None = None,
     k: int | Sequence[int] = (1, 3, 5),
     repeat: int = 0,
     fold: int = 0,
@@ -197,7 +208,7 @@ def train_test(
 
     Parameters
     ----------
-    model, init, chunk, scores, threshold, k
+    model, init, chunk, scores, decide, k
         As in :func:`holdout`.
     X, Y
         As in :func:`holdout`.
@@ -217,7 +228,9 @@ def train_test(
         if part.ndim != 1 or part.size == 0 or part.dtype.kind not in "iu":
             raise ValueError(f"{name} must be row numbers, got shape {part.shape} of {part.dtype}")
     n_init = _n_init(init, len(train))
-    learner = _Learner(_fresh(model, n_init), Y.shape[1], scores, threshold)
+    learner = _Learner(_fresh(model, n_init), Y.shape[1], scores, decide, batch_too=True)
+    if learner.fitted == "batch":
+        n_init = len(train)
     for start, stop in pairwise([0, *range(n_init, len(train), chunk), len(train)]):
         rows = train[start:stop]
         learner.learn(_take(X, rows), _labels(Y, rows))
@@ -232,6 +245,7 @@ def train_test(
         learn_seconds=learner.learn_seconds,
         predict_seconds=learner.predict_seconds,
         nbytes=learner.nbytes,
+        fitted=learner.fitted,
     )
 
 
@@ -247,7 +261,7 @@ def holdout(
     chunk: int = 256,
     shuffle: bool = True,
     scores: bool = True,
-    threshold: float | None = None,
+    decide: str | float | None = None,
     k: int | Sequence[int] = (1, 3, 5),
     progress: Progress | None = None,
 ) -> HoldoutResult:
@@ -260,7 +274,9 @@ def holdout(
     ----------
     model : learner, or callable
         Each fold gets its own: ``sklearn.base.clone`` where that applies, else a deep copy. A
-        callable is called with the size of the initial block and returns the learner.
+        callable is called with the size of the initial block and returns the learner. One that
+        has ``fit`` but no ``partial_fit`` is given the whole training part at once; the folds then
+        say ``fitted="batch"``.
     X : array, CSR matrix or data frame of shape (n, p)
     Y : array, CSR matrix or data frame of shape (n, q)
         0/1 labels, NaN where unknown. Learners are given unsigned bytes, or floats with NaN.
@@ -278,8 +294,10 @@ def holdout(
         False keeps the training part in file order.
     scores : bool, default=True
         Also call ``predict_proba``, if there is one.
-    threshold : float, optional
-        Predict the labels whose score reaches it, instead of calling ``predict``.
+    decide : str or float, optional
+        Make the predicted labels of the scores by this rule, instead of calling ``predict``: a
+        threshold, ``"top3"``, ``"balanced"``, ``"f1"`` or ``"hamming"``; see
+        :func:`tagstream.decision.decide`.
     k : int or sequence of int
         Depths of the measures "at k".
     progress : callable, optional
@@ -320,7 +338,7 @@ def holdout(
                 init=init,
                 chunk=chunk,
                 scores=scores,
-                threshold=threshold,
+                decide=decide,
                 k=k,
                 repeat=repeat,
                 fold=fold,
@@ -343,7 +361,8 @@ def prequential(
     window: int = 1000,
     fading: float | None = None,
     scores: bool = True,
-    threshold: float | None = None,
+    decide: str | float | None = None,
+    tell_lag: bool = True,
     k: int | Sequence[int] = (1, 3, 5),
     progress: Progress | None = None,
 ) -> PrequentialResult:
@@ -377,9 +396,13 @@ def prequential(
         Items behind the measures called recent.
     fading : float, optional
         Also measure with counts multiplied by this factor at each item, e.g. 0.995.
-    scores, threshold, k
-        As in :func:`holdout`. With ``threshold``, or without ``scores``, items are predicted once,
-        not twice.
+    scores, decide, k
+        As in :func:`holdout`. Items are predicted once, not twice, with ``decide``, without
+        ``scores``, or if the learner has ``labels_of``.
+    tell_lag : bool, default=True
+        A learner that uses what came just before must know how late labels are. If it has the
+        parameter ``lag``, has not learned anything yet, and all labels are equally late
+        (``delay`` above 0), then ``lag`` is set to ``delay``. False leaves it as it is.
     progress : callable, optional
         Called with (items done, items in all) at each checkpoint.
 
@@ -409,10 +432,12 @@ def prequential(
     order = np.argsort(arrival, kind="stable")
     arrival = arrival[order]
 
-    learner = _Learner(_called(model, init), Y.shape[1], scores, threshold)
+    learner = _Learner(_called(model, init), Y.shape[1], scores, decide)
     if batch == 1 and isinstance(X, np.ndarray) and X.ndim == 2:
         learner.by_one = _has_single_calls(learner.model)
     meter = _Meter(window, fading, k)
+    if tell_lag:  # after everything was checked: it changes the learner
+        _tell_lag(learner.model, delay)
     curve: list[Checkpoint] = []
     if init:
         learner.learn(_take(X, np.arange(init)), _labels(Y, np.arange(init)))
@@ -437,15 +462,27 @@ def prequential(
 class _Learner:
     """A learner behind three verbs, with a stop-watch."""
 
-    def __init__(self, model: Any, q: int, scores: bool, threshold: float | None) -> None:
-        for method in ("partial_fit", "predict" if threshold is None else "predict_proba"):
-            if not callable(getattr(model, method, None)):
+    def __init__(
+        self,
+        model: Any,
+        q: int,
+        scores: bool,
+        rule: str | float | None,
+        *,
+        batch_too: bool = False,
+    ) -> None:
+        check_rule("decide", rule, none=True)
+        self.fitted = "stream"
+        if batch_too and not _has(model, "partial_fit") and _has(model, "fit"):
+            self.fitted = "batch"
+        learns = "partial_fit" if self.fitted == "stream" else "fit"
+        for method in (learns, "predict" if rule is None else "predict_proba"):
+            if not _has(model, method):
                 raise ValueError(f"model must have {method}, got {type(model).__name__}")
-        check_number("threshold", threshold, none=True)
         self.model = model
         self.q = q
         self.scores = scores
-        self.threshold = threshold
+        self.rule = rule
         self.by_one = False
         self.n_learned = 0
         self.learn_seconds = 0.0
@@ -465,7 +502,9 @@ class _Learner:
         if len(Y) == 0:
             return
         start = perf_counter()
-        if self.n_learned == 0:
+        if self.fitted == "batch":
+            self.model.fit(X, Y)
+        elif self.n_learned == 0:
             _first_fit(self.model, X, Y, self.q)
         elif self.by_one:
             for x, y in zip(X, Y, strict=True):
@@ -479,7 +518,7 @@ class _Learner:
         """Labels, and scores or None; rows of width 0 while the model has nothing to say."""
         start = perf_counter()
         try:
-            return self._predict(X)
+            labels, scores = self._predict(X)
         except AttributeError:  # scikit-learn's NotFittedError is one
             if self.n_learned:
                 raise
@@ -487,19 +526,38 @@ class _Learner:
             return nothing, nothing if self._gives_scores() else None
         finally:
             self.predict_seconds += perf_counter() - start
+        self._check_widths(labels.shape[1], labels.shape[1] if scores is None else scores.shape[1])
+        return labels, scores if self.scores else None
+
+    def _check_widths(self, width: int, of_scores: int) -> None:
+        if width != of_scores:
+            raise ValueError(
+                "predict and predict_proba of the model must have the same number of columns, "
+                f"got {width} and {of_scores}"
+            )
+        if width == self.q or (width == 0 and not self.n_learned):
+            return
+        names = getattr(self.model, "classes_", None)
+        if names is None or len(names) != width:
+            raise ValueError(
+                f"model must predict {self.q} columns, one for each label of Y, got {width}; "
+                "a learner that has met other labels must name them in classes_"
+            )
 
     def _gives_scores(self) -> bool:
         return self.scores and hasattr(self.model, "predict_proba")
 
     def _predict(self, X: Any) -> tuple[Any, Any]:
         scores = None
-        if self.threshold is not None or self._gives_scores():
+        if self.rule is not None or self._gives_scores():
             if self.by_one:
                 scores = np.asarray(self.model.predict_proba_one(X[0]), np.float64)[None]
             else:
                 scores = _one_array(self.model.predict_proba(X), self.model)
-            if self.threshold is not None:
-                return scores >= self.threshold, scores if self.scores else None
+            if self.rule is not None:
+                return decided(scores, self.rule), scores
+            if _has(self.model, "labels_of"):
+                return np.asarray(self.model.labels_of(scores)), scores
         if self.by_one:
             return np.asarray(self.model.predict_one(X[0]))[None], scores
         labels = _dense(self.model.predict(X))
@@ -569,11 +627,34 @@ class _Meter:
         )
 
 
+def _has(model: Any, method: str) -> bool:
+    return callable(getattr(model, method, None))
+
+
+def _tell_lag(model: Any, delay: Any) -> None:
+    """Tell a learner that knows the word how late its labels will be."""
+    steps = np.asarray(delay, dtype=np.float64).ravel()
+    if not (np.isfinite(steps).all() and steps[0] > 0 and (steps == steps[0]).all()):
+        return
+    if not _has(model, "get_params") or "lag" not in model.get_params(deep=False):
+        return
+    if not _is_fitted(model):
+        model.set_params(lag=int(steps[0]))
+
+
+def _is_fitted(model: Any) -> bool:
+    """Whether it has fitted attributes, as scikit-learn tells them."""
+    says = getattr(model, "__sklearn_is_fitted__", None)
+    if callable(says):
+        return bool(says())
+    return any(name.endswith("_") and name[0] != "_" for name in vars(model))
+
+
 def _has_single_calls(model: Any) -> bool:
     names = ["learn_one", "predict_one"]
     if hasattr(model, "predict_proba"):
         names.append("predict_proba_one")
-    return all(callable(getattr(model, name, None)) for name in names)
+    return all(_has(model, name) for name in names)
 
 
 def _first_fit(model: Any, X: Any, Y: npt.NDArray[Any], q: int) -> None:

@@ -54,6 +54,7 @@ class Batch(NamedTuple):
     declared: int  # so many of them are there from the first row on; the rest as they occur
     single: bool  # every item has exactly one label, given as a 1-D y
     dtype: np.dtype[Any]  # of the predictions
+    blank: Bools | None = None  # items given as None; Labels.known has no column to say it by
 
 
 def sorted_names(names: Iterable[Hashable]) -> list[Hashable]:
@@ -79,7 +80,7 @@ def is_label_sets(Y: Any) -> bool:
             return True
         return isinstance(item, (list, tuple)) and (not item or isinstance(item[0], str))
 
-    return all(named(item) for item in Y) and any(item is not None for item in Y)
+    return all(named(item) for item in Y)
 
 
 def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
@@ -99,10 +100,11 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
     values = np.zeros((len(Y), len(column)), np.uint8)
     for i, c in enumerate(columns):
         values[i, c or []] = 1
-    known = None
+    known = blank = None
     if None in columns:
-        known = np.repeat([[c is not None] for c in columns], values.shape[1], axis=1)
-    return Batch(Labels(values, known), list(column), declared, False, np.dtype(np.uint8))
+        blank = np.array([c is None for c in columns])
+        known = np.repeat(~blank[:, None], values.shape[1], axis=1)
+    return Batch(Labels(values, known), list(column), declared, False, np.dtype(np.uint8), blank)
 
 
 def _read_single(y: Any, classes: Any, names: list[Hashable]) -> Batch:

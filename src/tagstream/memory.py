@@ -1,26 +1,38 @@
 """Stored examples: rows, codes, labels and names, with an optional window, and exact search.
 
-Everything is kept oldest first in contiguous arrays that grow at one end and are dropped at the
-other, so a position is an age, a slice is a matrix, and a window needs no modular arithmetic.
-An array has at most an eighth of spare room.
+A learner is given its :class:`Store` and knows it by that face alone; :class:`LocalStore` keeps
+everything in this process.  Everything is kept oldest first in contiguous arrays that grow at one
+end and are dropped at the other, so a position is an age, a slice is a matrix, and a window needs
+no modular arithmetic.  An array has at most an eighth of spare room.
+
+What has been handed out by :meth:`Store.snapshot` never changes: rows are only written behind those
+that it shows, and what would move or be rewritten is copied first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Bytes, Rows, expect, expect_indptr, expect_keys
+from tagstream.checks import Bytes, Rows, blas_threads, expect, expect_indptr, expect_keys
+from tagstream.examples import Examples
 from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
 from tagstream.labels import Labels
 
-__all__ = ["DenseRows", "Memory", "SparseRows"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["DenseRows", "LocalStore", "Neighbors", "SparseRows", "Store"]
 
 Positions = npt.NDArray[np.int64]
+Singles = npt.NDArray[np.float32]
+Distances = npt.NDArray[np.float64]
 
 _NOTHING = np.empty((0, 0), np.uint8)
 
@@ -28,14 +40,143 @@ _NOTHING = np.empty((0, 0), np.uint8)
 # scanned; wide rows want more queries at a time.
 WIDE = 64
 TILE, WIDE_TILE = (128, 2048), (512, 2048)
+SHARED_WORK = 5e8  # multiplications from which a search is worth a second thread
+
+ENCODED = 4096  # rows whose codes are made at a time
+
+
+class Neighbors(NamedTuple):
+    """Labels of neighbours in the form that kernels take.
+
+    Attributes
+    ----------
+    rows : int array of shape (m, k)
+        For each of m items, where the labels of its neighbours stand; −1 is none.
+    labels, known : uint8 arrays of shape (n, ⌈q/8⌉)
+        Packed bits, most significant first; ``known`` is of length 0 when all is known.
+    """
+
+    rows: Positions
+    labels: Bytes
+    known: Bytes
+
+
+class Store(Protocol):
+    """What a learner needs of its memory.
+
+    Positions count what is stored, oldest first; numbers count the whole stream, from 0.
+    """
+
+    window: int | None
+    n_labels: int
+
+    def __len__(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, spare room included."""
+
+    @property
+    def code_width(self) -> int | None:
+        """Numbers per code; None while there are no codes."""
+
+    # ---- change
+    def grow(self, q: int) -> None:
+        """Keep ``q`` labels per example; of the new ones, the stored examples have none."""
+
+    def append(
+        self,
+        rows: Rows,
+        labels: Labels,
+        ids: Sequence[Hashable] | None = None,
+        codes: Singles | None = None,
+    ) -> None:
+        """Add examples; what no longer fits the window stays until :meth:`forget`."""
+
+    def forget(self) -> Labels | None:
+        """Drop what lies before the window, and return its labels; None if nothing does."""
+
+    def remove(self, position: int) -> Labels:
+        """Take one example out, and return its labels."""
+
+    def relabel(self, position: int, labels: Labels) -> Labels:
+        """Give one example other labels, mark it as corrected, and return the old ones."""
+
+    def map_labels(self, columns: Sequence[Sequence[int]]) -> None:
+        """Make each label anew as the union of old ones, given by their columns."""
+
+    def encode(self, encode: Callable[[Rows], Singles]) -> None:
+        """Give every stored example the code that ``encode(rows)`` makes."""
+
+    def widen_codes(self, d: int) -> None:
+        """Append zeros to all codes, up to ``d`` numbers."""
+
+    # ---- look
+    def search_rows(
+        self, queries: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> tuple[Distances, Positions]:
+        """Return squared distances and positions, (m, k), of the nearest rows of each query.
+
+        Sorted by distance, then by age, older first; infinity and −1 where fewer than ``k`` rows
+        are seen.  Query i sees the positions ``lo[i] <= position < hi[i]``.
+        """
+
+    def search_codes(
+        self, queries: Singles, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> tuple[Distances, Positions]:
+        """Return the same among the codes."""
+
+    def neighbors(self, found: Positions) -> Neighbors:
+        """Return the labels of found examples, as kernels take them."""
+
+    def votes(self, found: Positions) -> Distances:
+        """Return, for neighbours (m, k), the share of each label among those that know it."""
+
+    def take(self, positions: Any) -> Rows:
+        """Return the rows at some positions."""
+
+    def labels(self, positions: Any = slice(None)) -> Labels:
+        """Return the labels at some positions, by default of all."""
+
+    def ids(self, positions: Positions) -> list[Hashable]:
+        """Return the names at some positions; by default, numbers in the stream."""
+
+    def numbers(self, positions: Positions) -> Positions:
+        """Return the numbers in the stream."""
+
+    def corrected(self) -> npt.NDArray[np.bool_]:
+        """Return which of the stored examples were relabelled."""
+
+    def position_of(self, id: Hashable) -> int | None:
+        """Return where the newest example of that name is stored; None if it is not."""
+
+    def examples(self) -> Examples:
+        """Return what is stored, for sums over it."""
+
+    def block_size(self, most: int) -> int:
+        """Return how many examples may be appended at a time: few beside those of the window."""
+
+    def first_seen(self, positions: Positions) -> Positions:
+        """Return the first position inside the window of items that come at ``positions``."""
+
+    # ---- keep
+    def snapshot(self) -> Store:
+        """Return an immutable picture, in constant time."""
+
+    def dump(self) -> dict[str, Any]:
+        """Return the contents as plain values."""
 
 
 class _Sliding:
-    """An array whose rows are appended at the end and dropped at the front, kept contiguous."""
+    """An array whose rows are appended at the end and dropped at the front, kept contiguous.
+
+    Once it was shared with a snapshot, what the snapshot shows is not written any more.
+    """
 
     def __init__(self, width: int | None, dtype: npt.DTypeLike) -> None:
         self._array = np.zeros((0,) if width is None else (0, width), dtype)
         self._start = self._stop = 0
+        self._shared = False
 
     def __len__(self) -> int:
         return self._stop - self._start
@@ -48,6 +189,13 @@ class _Sliding:
     def nbytes(self) -> int:
         return self._array.nbytes
 
+    def snapshot(self) -> _Sliding:
+        self._shared = True
+        twin = object.__new__(_Sliding)
+        twin._array, twin._start, twin._stop = self._array, self._start, self._stop
+        twin._shared = True
+        return twin
+
     def append(self, block: npt.NDArray[Any]) -> None:
         self.room(len(block))[:] = block
 
@@ -55,28 +203,49 @@ class _Sliding:
         """Make ``n`` new rows at the end and return them to be written."""
         if self._stop + n > len(self._array):
             need = len(self) + n
-            fits = need <= len(self._array) * 8 // 9
+            fits = need <= len(self._array) * 8 // 9 and not self._shared
             array = self._array if fits else self._empty(need + need // 8 + 8)
             array[: len(self)] = self.live  # numpy copies overlapping ranges safely
-            self._start, self._stop, self._array = 0, len(self), array
+            self._put(array, len(self))
         self._stop += n
         return self._array[self._stop - n : self._stop]
 
     def drop(self, n: int) -> None:
         self._start += n
 
+    def remove(self, first: int, stop: int) -> None:
+        """Take rows out of the middle."""
+        kept = len(self) - (stop - first)
+        if self._shared:
+            array = self._empty(kept + kept // 8 + 8)
+            array[:first] = self.live[:first]
+            array[first:kept] = self.live[stop:]
+            self._put(array, kept)
+        else:
+            self.live[first:kept] = self.live[stop:].copy()
+            self._stop -= stop - first
+
+    def write(self, position: int, row: Any) -> None:
+        if self._shared:
+            self.replace(self.live.copy())
+        self.live[position] = row
+
     def replace(self, rows: npt.NDArray[Any]) -> None:
         """Put other rows in the place of all."""
-        self._array, self._start, self._stop = rows, 0, len(rows)
+        self._put(rows, len(rows))
 
     def widen(self, width: int, fill: int = 0) -> None:
         """Give every row more columns, filled with ``fill``."""
         old = self.live
         if old.shape[1] == width:
             return
-        self._array = np.full((len(old) + len(old) // 8 + 8, width), fill, old.dtype)
-        self._array[: len(old), : old.shape[1]] = old
-        self._start, self._stop = 0, len(old)
+        array = np.full((len(old) + len(old) // 8 + 8, width), fill, old.dtype)
+        array[: len(old), : old.shape[1]] = old
+        self._put(array, len(old))
+
+    def _put(self, array: npt.NDArray[Any], n: int) -> None:
+        self._shared = self._shared and array is self._array
+        self._array, self._start, self._stop = array, 0, n
 
     def _empty(self, n: int) -> npt.NDArray[Any]:
         return np.empty((n, *self._array.shape[1:]), self._array.dtype)
@@ -108,19 +277,20 @@ class DenseRows:
         return len(self._rows)
 
     @property
-    def live(self) -> npt.NDArray[np.float32]:
+    def live(self) -> Singles:
         """The rows, (n, width), oldest first."""
         return self._rows.live
-
-    @property
-    def norms(self) -> npt.NDArray[np.float32]:
-        """Their squared lengths, (n,)."""
-        return self._norms.live
 
     @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
         return self._rows.nbytes + self._norms.nbytes
+
+    def snapshot(self) -> DenseRows:
+        """Return an immutable picture."""
+        twin = object.__new__(DenseRows)
+        twin._rows, twin._norms = self._rows.snapshot(), self._norms.snapshot()
+        return twin
 
     def append(self, rows: npt.NDArray[np.floating[Any]]) -> None:
         """Add rows at the end."""
@@ -128,32 +298,27 @@ class DenseRows:
         new[:] = rows
         dense_squares(new, self._norms.room(len(rows)))
 
-    def extend(self) -> None:
-        """Add a row that the caller writes, and its squared length."""
-        self._rows.room(1)
-        self._norms.room(1)
-
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
         self._rows.drop(n)
         self._norms.drop(n)
 
-    def replace(self, rows: npt.NDArray[np.float32]) -> None:
+    def remove(self, position: int) -> None:
+        """Take one row out."""
+        self._rows.remove(position, position + 1)
+        self._norms.remove(position, position + 1)
+
+    def replace(self, rows: Singles) -> None:
         """Put other rows, as many and perhaps of another width, in the place of all."""
         self._rows.replace(rows)
         self._norms.replace(_squares(rows))
 
     def search(
-        self,
-        queries: npt.NDArray[np.float32],
-        k: int,
-        lo: Positions | None = None,
-        hi: Positions | None = None,
-    ) -> tuple[npt.NDArray[np.float64], Positions]:
+        self, queries: Singles, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> tuple[Distances, Positions]:
         """Return squared distances and positions, (m, k), of the nearest rows of each query.
 
-        Sorted by distance, then by age, older first; infinity and −1 where fewer than ``k`` rows
-        are seen.  Query i sees the positions ``lo[i] <= position < hi[i]``.  Costs O(m n width).
+        See :meth:`Store.search_rows`.  Costs O(m n width).
         """
         m, codes, norms = len(queries), self._rows.live, self._norms.live
         best, found = np.empty((m, k)), np.empty((m, k), np.int64)
@@ -168,7 +333,8 @@ class DenseRows:
         lo, hi = _seen(len(self), m, lo, hi)
         slack = _slack(queries, norms)
         height, width = WIDE_TILE if codes.shape[1] > WIDE else TILE
-        for i in range(0, m, height):
+
+        def scan_block(i: int) -> None:
             block = slice(i, i + height)
             for j in range(int(lo[block].min()), int(hi[block].max()), width):
                 dots = queries[block] @ codes[j : j + width].T
@@ -176,16 +342,27 @@ class DenseRows:
                     dots, j, codes, norms, queries[block], slack[block],
                     lo[block], hi[block], best[block], found[block],
                 )  # fmt: skip
+
+        # One BLAS thread: two that wait for each other on a busy machine take ten times as long.
+        # Queries do not know each other, so blocks of them may be shared out with equal results.
+        blocks = range(0, m, height)
+        with blas_threads(0.0):
+            if len(blocks) > 1 and float(m) * len(codes) * codes.shape[1] > SHARED_WORK:
+                with ThreadPoolExecutor(os.cpu_count()) as threads:
+                    list(threads.map(scan_block, blocks))
+            else:
+                for i in blocks:
+                    scan_block(i)
         return best, found
 
 
-def _squares(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _squares(rows: Singles) -> Singles:
     squares = np.empty(len(rows), np.float32)
     dense_squares(rows, squares)
     return squares
 
 
-def _slack(queries: npt.NDArray[np.float32], norms: npt.NDArray[np.float32]) -> Any:
+def _slack(queries: Singles, norms: Singles) -> Any:
     """Bound the error of ‖c‖² − 2 q·c in single precision over all stored c, per query.
 
     A product of length d errs by at most (d + 1)·ε‖q‖‖c‖, ε = 2⁻²³, in whatever order it is
@@ -224,6 +401,14 @@ class SparseRows:
         parts = (self._ends, self._indices, self._data, self._norms)
         return sum(part.nbytes for part in parts)
 
+    def snapshot(self) -> SparseRows:
+        """Return an immutable picture."""
+        twin = object.__new__(SparseRows)
+        twin.width, twin._dropped = self.width, self._dropped
+        twin._ends, twin._norms = self._ends.snapshot(), self._norms.snapshot()
+        twin._indices, twin._data = self._indices.snapshot(), self._data.snapshot()
+        return twin
+
     def append(self, rows: sp.csr_matrix) -> None:
         """Add rows at the end."""
         indptr = rows.indptr.astype(np.int64)
@@ -243,13 +428,24 @@ class SparseRows:
             self._ends.drop(n)
             self._norms.drop(n)
 
+    def remove(self, position: int) -> None:
+        """Take one row out."""
+        bounds = self._indptr()
+        first, stop = int(bounds[position]), int(bounds[position + 1])
+        ends = np.delete(self._ends.live, position)
+        ends[position:] -= stop - first
+        self._ends.replace(ends)
+        self._norms.remove(position, position + 1)
+        self._indices.remove(first, stop)
+        self._data.remove(first, stop)
+
     def search(
         self,
         queries: sp.csr_matrix,
         k: int,
         lo: Positions | None = None,
         hi: Positions | None = None,
-    ) -> tuple[npt.NDArray[np.float64], Positions]:
+    ) -> tuple[Distances, Positions]:
         """Return squared distances and positions of the nearest rows, as :class:`DenseRows`."""
         m = queries.shape[0]
         lo, hi = _seen(len(self), m, lo, hi)
@@ -265,8 +461,8 @@ class SparseRows:
         return np.concatenate(([0], self._ends.live - self._dropped))
 
 
-class Memory:
-    """The examples a learner can look back on.
+class LocalStore:
+    """The store of one process.
 
     Parameters
     ----------
@@ -276,35 +472,44 @@ class Memory:
         Whether rows are kept as CSR.
     window : int or None
         How many examples are kept; None keeps all.
-
-    Attributes
-    ----------
-    rows : DenseRows or SparseRows
-        The inputs.
-    codes : DenseRows or None
-        What the learner made of the inputs, searched instead of them; None until it sets them.
     """
 
     def __init__(self, n_features: int, *, sparse: bool, window: int | None = None) -> None:
         self.window = window
         self.n_features = n_features
-        self.rows: DenseRows | SparseRows = (SparseRows if sparse else DenseRows)(n_features)
-        self.codes: DenseRows | None = None
         self.n_labels = 0
-        self.n_forgotten = 0
+        self.n_forgotten = 0  # examples that the window has lost
+        self._rows: DenseRows | SparseRows = (SparseRows if sparse else DenseRows)(n_features)
+        self._codes: DenseRows | None = None
         self._labels = _Sliding(0, np.uint8)
         self._known: _Sliding | None = None
         self._ids: _Sliding | None = None
+        self._corrected: _Sliding | None = None
+        self._numbers: _Sliding | None = None  # once an example was taken out of the middle
+        self._index: dict[Hashable, int] | None = None  # names to numbers, once asked for
+        self._n_seen = 0
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
+
+    def _parts(self) -> list[Any]:
+        every = (
+            self._rows, self._codes, self._labels, self._known, self._ids, self._corrected,
+            self._numbers,
+        )  # fmt: skip
+        return [part for part in every if part is not None]
 
     @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
-        parts = (self.rows, self.codes, self._labels, self._known, self._ids)
-        return sum(part.nbytes for part in parts if part is not None)
+        return sum(part.nbytes for part in self._parts())
 
+    @property
+    def code_width(self) -> int | None:
+        """Numbers per code; None while there are no codes."""
+        return None if self._codes is None else int(self._codes.live.shape[1])
+
+    # ------------------------------------------------------------------ change
     def grow(self, q: int) -> None:
         """Keep ``q`` labels per example; of the new ones, the stored examples have none.
 
@@ -313,75 +518,150 @@ class Memory:
         old, self.n_labels = self.n_labels, q
         self._labels.widen(-(-q // 8))
         if self._known is not None:
-            self._known.widen(-(-q // 8), fill=255)
-            bits = np.unpackbits(self._known.live, axis=1)
+            bits = np.unpackbits(self._known.live, axis=1, count=old)
+            bits = np.pad(bits, ((0, 0), (0, -(-q // 8) * 8 - old)), constant_values=1)
             if old:
                 bits[bits[:, :old].sum(axis=1) == 0, old:q] = 0
-                self._known.live[:] = np.packbits(bits, axis=1)
+            self._known.replace(np.packbits(bits, axis=1))
 
     def append(
         self,
         rows: Rows,
         labels: Labels,
         ids: Sequence[Hashable] | None = None,
-        codes: npt.NDArray[np.float32] | None = None,
+        codes: Singles | None = None,
     ) -> None:
         """Add examples; what no longer fits the window stays until :meth:`forget`."""
-        n = rows.shape[0]
+        n, first = rows.shape[0], self._n_seen
         if labels.known is not None and self._known is None:
-            self._known = _Sliding(self._labels.live.shape[1], np.uint8)
-            self._known.room(len(self))[:] = 255
+            self._known = _filled(len(self), self._labels.live.shape[1], np.uint8, 255)
         if ids is not None and self._ids is None:
+            numbers = self.numbers(np.arange(len(self)))
             self._ids = _Sliding(None, object)
-            self._ids.room(len(self))[:] = np.arange(len(self)) + self.n_forgotten
+            self._ids.append(numbers.astype(object))
         if self._ids is not None:
-            first = self.n_forgotten + len(self)
             self._ids.room(n)[:] = list(range(first, first + n)) if ids is None else list(ids)
-        self.rows.append(rows)
+        if self._index is not None:
+            names = range(first, first + n) if ids is None else ids
+            self._index.update(zip(names, range(first, first + n), strict=True))
+        if self._numbers is not None:
+            self._numbers.append(np.arange(first, first + n))
+        if self._corrected is not None:
+            self._corrected.room(n)[:] = False
+        self._rows.append(rows)
         self._labels.append(np.packbits(labels.Y, axis=1))
         if self._known is not None:
-            unpadded = np.ones(labels.Y.shape, bool) if labels.known is None else labels.known
-            # A bit beyond the last label counts as known, so that growth needs no repair.
-            spare = -labels.Y.shape[1] % 8
-            padded = np.pad(unpadded, ((0, 0), (0, spare)), constant_values=True)
-            self._known.append(np.packbits(padded, axis=1))
-        if self.codes is not None and codes is not None:
-            self.codes.append(codes)
+            self._known.append(_packed_known(labels))
+        if self._codes is not None and codes is not None:
+            self._codes.append(codes)
+        self._n_seen += n
 
-    def extend(self) -> None:
-        """Add an example that the caller writes: the last row of all the arrays, names excepted."""
-        assert isinstance(self.rows, DenseRows)
-        assert self.codes is not None
-        self.rows.extend()
-        self.codes.extend()
-        self._labels.room(1)
+    def forget(self) -> Labels | None:
+        """Drop what lies before the window, and return its labels; None if nothing does."""
+        excess = 0 if self.window is None else len(self) - self.window
+        if excess <= 0:
+            return None
+        gone = self.labels(slice(excess))
+        if self._index is not None:
+            oldest = np.arange(excess)
+            for name, number in zip(self.ids(oldest), self.numbers(oldest).tolist(), strict=True):
+                if self._index.get(name) == number:
+                    del self._index[name]
+        for part in self._parts():
+            part.drop(excess)
+        self.n_forgotten += excess
+        return gone
 
-    def start_codes(self, codes: npt.NDArray[np.float32]) -> None:
-        """Give each stored example its code, (n, d), for the first time."""
-        self.codes = DenseRows(codes.shape[1])
-        self.codes.append(codes)
+    def remove(self, position: int) -> Labels:
+        """Take one example out, and return its labels."""
+        gone = self.labels([position])
+        if self._numbers is None:
+            self._numbers = _Sliding(None, np.int64)
+            self._numbers.append(np.arange(self._n_seen - len(self), self._n_seen))
+        if self._ids is None:
+            self._ids = _Sliding(None, object)
+            self._ids.append(self._numbers.live.astype(object))
+        self._index = None  # an older example of the same name may come to light
+        for part in self._parts():
+            if isinstance(part, _Sliding):
+                part.remove(position, position + 1)
+            else:
+                part.remove(position)
+        return gone
 
-    def block_size(self, most: int) -> int:
-        """Return how many examples may be appended at a time: few beside those of the window."""
-        return most if self.window is None else min(most, self.window // 16 + 1)
+    def relabel(self, position: int, labels: Labels) -> Labels:
+        """Give one example other labels, mark it as corrected, and return the old ones."""
+        old = self.labels([position])
+        if labels.known is not None and self._known is None:
+            self._known = _filled(len(self), self._labels.live.shape[1], np.uint8, 255)
+        self._labels.write(position, np.packbits(labels.Y, axis=1)[0])
+        if self._known is not None:
+            self._known.write(position, _packed_known(labels)[0])
+        if self._corrected is None:
+            self._corrected = _filled(len(self), None, np.bool_, False)
+        self._corrected.write(position, True)
+        return old
 
-    def forget(self) -> None:
-        """Drop what lies before the window."""
-        excess = 0 if self.window is None else max(len(self) - self.window, 0)
-        if excess:
-            for part in (self.rows, self.codes, self._labels, self._known, self._ids):
-                if part is not None:
-                    part.drop(excess)
-            self.n_forgotten += excess
+    def map_labels(self, columns: Sequence[Sequence[int]]) -> None:
+        """Make each label anew as the union of old ones, given by their columns."""
+        Y, known = self.labels()
+        # A union is known where one of its parts is known to be there, or all are known.
+        sure = np.ones(Y.shape, np.bool_) if known is None else known
+        unions = [Y[:, c].any(axis=1) for c in columns]
+        kept = [u | sure[:, c].all(axis=1) for u, c in zip(unions, columns, strict=True)]
+        new = Labels(
+            np.stack(unions, axis=1).astype(np.uint8) if columns else Y[:, :0],
+            None if known is None else np.stack(kept, axis=1) if columns else known[:, :0],
+        )
+        self.n_labels = len(columns)
+        self._labels.replace(np.packbits(new.Y, axis=1))
+        if self._known is not None:
+            self._known.replace(_packed_known(new))
 
-    def first_seen(self, positions: Positions) -> Positions:
-        """Return the first position inside the window of items that come at ``positions``."""
-        if self.window is None:
-            return np.zeros_like(positions)
-        return np.maximum(positions - self.window, 0)
+    def encode(self, encode: Callable[[Rows], Singles]) -> None:
+        """Give every stored example the code that ``encode(rows)`` makes."""
+        rows = self._rows.live
+        parts = [encode(rows[i : i + ENCODED]) for i in range(0, max(len(self), 1), ENCODED)]
+        self._codes = self._codes or DenseRows(parts[0].shape[1])
+        self._codes.replace(np.concatenate(parts) if len(parts) > 1 else parts[0])
+
+    def widen_codes(self, d: int) -> None:
+        """Append zeros to all codes, up to ``d`` numbers."""
+        if self._codes is not None and self._codes.live.shape[1] < d:
+            old = self._codes.live
+            self._codes.replace(np.pad(old, ((0, 0), (0, d - old.shape[1]))))
+
+    # ------------------------------------------------------------------ look
+    def search_rows(
+        self, queries: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> tuple[Distances, Positions]:
+        """Return squared distances and positions, (m, k), of the nearest rows of each query."""
+        return self._rows.search(queries, k, lo, hi)
+
+    def search_codes(
+        self, queries: Singles, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> tuple[Distances, Positions]:
+        """Return squared distances and positions, (m, k), of the nearest codes of each query."""
+        assert self._codes is not None
+        return self._codes.search(queries, k, lo, hi)
+
+    def neighbors(self, found: Positions) -> Neighbors:
+        """Return the labels of found examples, as kernels take them."""
+        known = _NOTHING if self._known is None else self._known.live
+        return Neighbors(found, self._labels.live, known)
+
+    def votes(self, found: Positions) -> Distances:
+        """Return, for neighbours (m, k), the share of each label among those that know it."""
+        out = np.empty((len(found), self.n_labels))
+        gather_votes(*self.neighbors(found), out)
+        return out
+
+    def take(self, positions: Any) -> Rows:
+        """Return the rows at some positions."""
+        return self._rows.live[positions]
 
     def labels(self, positions: Any = slice(None)) -> Labels:
-        """Return the labels of the examples at ``positions``, by default of all."""
+        """Return the labels at some positions, by default of all."""
         q = self.n_labels
         Y = np.unpackbits(self._labels.live[positions], axis=1, count=q)
         if self._known is None:
@@ -390,93 +670,171 @@ class Memory:
         return Labels(Y, known.view(np.bool_))
 
     def ids(self, positions: Positions) -> list[Hashable]:
-        """Return the names of the examples at ``positions``; by default, numbers in the stream."""
+        """Return the names at some positions; by default, numbers in the stream."""
         if self._ids is None:
-            numbers: list[Hashable] = (np.asarray(positions) + self.n_forgotten).tolist()
+            numbers: list[Hashable] = self.numbers(positions).tolist()
             return numbers
         return list(self._ids.live[positions])
 
-    @property
-    def plain(self) -> bool:
-        """Whether every label is known and no item was given a name."""
-        return self._known is None and self._ids is None
+    def numbers(self, positions: Positions) -> Positions:
+        """Return the numbers in the stream."""
+        if self._numbers is None:
+            return np.asarray(positions) + (self._n_seen - len(self))
+        numbers: Positions = self._numbers.live[positions]
+        return numbers
 
-    @property
-    def bits(self) -> tuple[Bytes, Bytes]:
-        """The packed labels, (n, ⌈q/8⌉), and which of them are known; the latter empty if all."""
-        return self._labels.live, _NOTHING if self._known is None else self._known.live
+    def corrected(self) -> npt.NDArray[np.bool_]:
+        """Return which of the stored examples were relabelled."""
+        return np.zeros(len(self), np.bool_) if self._corrected is None else self._corrected.live
 
-    def votes(self, positions: Positions) -> npt.NDArray[np.float64]:
-        """Return, for neighbours (m, k), the share of each label among those that know it."""
-        out = np.empty((len(positions), self.n_labels))
-        gather_votes(positions, *self.bits, out)
-        return out
+    def position_of(self, id: Hashable) -> int | None:
+        """Return where the newest example of that name is stored; None if it is not."""
+        if self._index is None:
+            every = np.arange(len(self))
+            self._index = dict(zip(self.ids(every), self.numbers(every).tolist(), strict=True))
+        number = self._index.get(id)
+        if number is None:
+            return None
+        if self._numbers is None:
+            return number - (self._n_seen - len(self))
+        return int(np.searchsorted(self._numbers.live, number))
+
+    def examples(self) -> Examples:
+        """Return what is stored, for sums over it."""
+        first = self._n_seen - len(self) if self._numbers is None else self._numbers.live
+        return Examples(self._rows.live, self.labels, first)
+
+    def block_size(self, most: int) -> int:
+        """Return how many examples may be appended at a time: few beside those of the window."""
+        return most if self.window is None else min(most, self.window // 16 + 1)
+
+    def first_seen(self, positions: Positions) -> Positions:
+        """Return the first position inside the window of items that come at ``positions``."""
+        if self.window is None:
+            return np.zeros_like(positions)
+        return np.maximum(positions - self.window, 0)
+
+    # ------------------------------------------------------------------ keep
+    def snapshot(self) -> LocalStore:
+        """Return an immutable picture, in constant time."""
+        twin = object.__new__(LocalStore)
+        twin.__dict__.update(self.__dict__)
+        for name, part in self.__dict__.items():
+            if isinstance(part, (_Sliding, DenseRows, SparseRows)):
+                setattr(twin, name, part.snapshot())
+        twin._index = None  # the owner's goes on changing
+        return twin
 
     def dump(self) -> dict[str, Any]:
         """Return the contents as plain values."""
-        rows: Any = self.rows.live
+        rows: Any = self._rows.live
         stored = (
             {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
-            if isinstance(self.rows, SparseRows)
+            if isinstance(self._rows, SparseRows)
             else {"dense": rows}
         )
+        marks = None if self._corrected is None else np.flatnonzero(self._corrected.live)
         return {
             "rows": {name: np.array(part) for name, part in stored.items()},
-            "codes": None if self.codes is None else np.array(self.codes.live),
+            "codes": None if self._codes is None else np.array(self._codes.live),
             "labels": np.array(self._labels.live),
             "known": None if self._known is None else np.array(self._known.live),
             "ids": None if self._ids is None else list(self._ids.live),
+            "numbers": None if self._numbers is None else np.array(self._numbers.live),
+            "corrected": marks,
+            "n_seen": self._n_seen,
             "n_forgotten": self.n_forgotten,
             "shape": [self.n_features, self.n_labels],
         }
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Take over what :meth:`dump` gave, into an empty memory that has its labels."""
+    @classmethod
+    def load(cls, state: Any, *, sparse: bool, window: int | None) -> Self:
+        """Return the store that :meth:`dump` described, after checking that it makes sense."""
         expect_keys(
-            "memory", state, "rows", "codes", "labels", "known", "ids", "n_forgotten", "shape"
-        )
-        if state["shape"] != [self.n_features, self.n_labels]:
-            raise ValueError(
-                f"memory must have {self.n_features} features and {self.n_labels} labels, "
-                f"got {state['shape']}"
-            )
-        rows, n = _read_rows(state["rows"], self.rows)
-        width = -(-self.n_labels // 8)
-        bits = {"labels": expect("labels", state["labels"], np.uint8, (n, width))}
+            "the store", state, "rows", "codes", "labels", "known", "ids", "numbers", "corrected",
+            "n_seen", "n_forgotten", "shape",
+        )  # fmt: skip
+        p, q = _counts("shape", *state["shape"])
+        n_seen, n_forgotten = _counts("n_seen", state["n_seen"], state["n_forgotten"])
+        rows, n = _read_rows(state["rows"], p, sparse)
+        width = -(-q // 8)
+        labels = expect("labels", state["labels"], np.uint8, (n, width))
+        spare = np.uint8((1 << (-q % 8)) - 1)  # bits of the last byte that stand for no label
+        if width and (labels[:, -1] & spare).any():
+            raise ValueError(f"labels must have {q} bits per example, got more")
+        if n > (n_seen if window is None else min(n_seen, window)) or n_forgotten > n_seen - n:
+            raise ValueError(f"the store must hold at most what was seen and fits, got {n} rows")
+        made = cls(p, sparse=sparse, window=window)
+        made.n_labels, made.n_forgotten, made._n_seen = q, n_forgotten, n_seen
+        made._rows.append(rows)
+        made._labels.replace(labels)
         if state["known"] is not None:
-            bits["known"] = expect("known", state["known"], np.uint8, (n, width))
-        if self.window is not None and n > self.window:
-            raise ValueError(f"rows must be at most the window of {self.window}, got {n}")
-        forgotten = state["n_forgotten"]
-        if not isinstance(forgotten, int) or forgotten < 0:
-            raise ValueError(f"n_forgotten must be a count, got {forgotten!r}")
-        ids = state["ids"]
-        if ids is not None and len(ids) != n:
-            raise ValueError(f"ids must have {n} entries, got {len(ids)}")
-        self.rows.append(rows)
-        self._labels.append(bits["labels"])
-        if "known" in bits:
-            self._known = _Sliding(width, np.uint8)
-            self._known.append(bits["known"])
-        if ids is not None:
-            self._ids = _Sliding(None, object)
-            self._ids.room(n)[:] = ids
+            known = expect("known", state["known"], np.uint8, (n, width))
+            if (labels & ~known).any():
+                raise ValueError("labels must be 0 where they are not known")
+            if width:
+                known[:, -1] |= spare
+            made._known = _Sliding(width, np.uint8)
+            made._known.replace(known)
+        if state["ids"] is not None:
+            if not isinstance(state["ids"], list) or len(state["ids"]) != n:
+                raise ValueError(f"ids must be a list of {n} names")
+            made._ids = _Sliding(None, object)
+            made._ids.room(n)[:] = state["ids"]
+            hash(tuple(state["ids"]))  # all of them must be hashable
+        if state["numbers"] is not None:
+            numbers = expect("numbers", state["numbers"], np.int64, (n,))
+            rising = np.diff(numbers, prepend=-1, append=n_seen)
+            if (rising <= 0).any() or n_seen >= 1 << 62 or numbers.min(initial=0) < 0:
+                raise ValueError(f"numbers must rise within 0 to {n_seen - 1}")
+            made._numbers = _Sliding(None, np.int64)
+            made._numbers.replace(numbers)
+        elif n != n_seen - n_forgotten:
+            raise ValueError(f"the store must hold {n_seen - n_forgotten} rows, got {n}")
+        if state["corrected"] is not None:
+            marks = expect("corrected", state["corrected"], np.int64, (None,))
+            if (np.diff(marks, prepend=-1) <= 0).any() or marks.max(initial=0) >= max(n, 1):
+                raise ValueError(f"corrected must rise within 0 to {n - 1}")
+            made._corrected = _filled(n, None, np.bool_, False)
+            made._corrected.live[marks] = True
         if state["codes"] is not None:
-            self.start_codes(expect("codes", state["codes"], np.float32, (n, None)))
-        self.n_forgotten = forgotten
+            codes = expect("codes", state["codes"], np.float32, (n, None))
+            made._codes = DenseRows(codes.shape[1])
+            made._codes.append(codes)
+        return made
 
 
-def _read_rows(state: dict[str, Any], into: DenseRows | SparseRows) -> tuple[Rows, int]:
-    dense_rows = isinstance(into, DenseRows)
-    expect_keys("rows", state, *(("dense",) if dense_rows else ("data", "indices", "indptr")))
-    if isinstance(into, DenseRows):
-        dense = expect("rows", state["dense"], np.float32, (None, into.live.shape[1]))
+def _filled(n: int, width: int | None, dtype: Any, value: Any) -> _Sliding:
+    made = _Sliding(width, dtype)
+    made.room(n)[:] = value
+    return made
+
+
+def _packed_known(labels: Labels) -> Bytes:
+    """Pack what is known; a bit beyond the last label counts as known."""
+    known = np.ones(labels.Y.shape, bool) if labels.known is None else labels.known
+    spare = -labels.Y.shape[1] % 8
+    return np.packbits(np.pad(known, ((0, 0), (0, spare)), constant_values=True), axis=1)
+
+
+def _counts(name: str, *values: Any) -> tuple[int, ...]:
+    if not all(type(value) is int and 0 <= value < 1 << 48 for value in values):
+        raise ValueError(f"{name} must be counts, got {values}")
+    return values
+
+
+def _read_rows(state: Any, p: int, sparse: bool) -> tuple[Rows, int]:
+    expect_keys("rows", state, *(("data", "indices", "indptr") if sparse else ("dense",)))
+    if not sparse:
+        dense = expect("rows", state["dense"], np.float32, (None, p))
         return dense, len(dense)
     indptr = expect("indptr", state["indptr"], np.int64, (None,))
     data = expect("data", state["data"], np.float32, (None,))
     indices = expect("indices", state["indices"], np.int32, (len(data),))
     expect_indptr(indptr, len(data))
-    if len(indices) and not (indices.min() >= 0 and indices.max() < into.width):
-        raise ValueError(f"indices must lie in 0 to {into.width - 1}")
-    rows = sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, into.width))
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    inside = not len(indices) or (indices.min() >= 0 and indices.max() < p)
+    if not inside or ((np.diff(row) == 0) & (np.diff(indices) <= 0)).any():
+        raise ValueError(f"indices must rise within 0 to {p - 1} in each row")
+    rows = sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, p))
     return rows, len(indptr) - 1

@@ -168,8 +168,8 @@ def one_round(
             square += _rest(z[i], y[i], y_nn[i], along / delta) ** 2
     t = np.sqrt(square)
     re, rf, pp, pm = work[0], work[1], work[2], work[3]  # Vᵀê, Vᵀf, Vᵀv₊, Vᵀv₋
-    re[:] = 0.0
-    rf[:] = 0.0
+    for j in range(d):  # loops: numba takes long over slices
+        re[j] = rf[j] = 0.0
     for i in range(q):
         if masked and not known[i]:
             continue

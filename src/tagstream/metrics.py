@@ -28,12 +28,19 @@ one_error              mean of [best scored ∉ Y] = 1 − precision_at_1
 ranking_loss           mean of \\|{(i, j) ∈ Y × Yᶜ : s_i ≤ s_j}\\| / (\\|Y\\| \\|Yᶜ\\|)
 coverage               mean of max_{i∈Y} \\|{j : s_j ≥ s_i}\\|  (scikit-learn's, counted from 1)
 lrap                   mean of mean_{i∈Y} \\|{j ∈ Y : s_j ≥ s_i}\\| / \\|{j : s_j ≥ s_i}\\|
+log_loss               mean of −ln max(p, 10⁻⁶) over known entries, where p is the probability
+                       given to what is true: s_j if j ∈ Y, else 1 − s_j
+calibration_error      Σ_b \\|Σ_{entries of bin b} (s_j − [j ∈ Y])\\| / known entries; entries
+                       with b/15 ≤ s_j < (b + 1)/15 are in bin b = 0 … 14; s_j = 1 in the last
 =====================  ==========================================================================
 
 Ties: the last three count a tie against the learner (``≥``, ``≤`` above), as scikit-learn does; the
 measures "at k" and one_error take the mean over all orders of the tied labels, as scikit-learn's
 ``ndcg_score`` does. A row without relevant labels has lrap 1, ranking_loss 0, coverage 0 and
 one_error 1. A label without a score is never among the k best.
+
+The last two are about probabilities, pooled over all entries (rows and labels alike): they are
+given if all scores lie between 0 and 1. A label without a score was given the probability 0.
 """
 
 from __future__ import annotations
@@ -53,6 +60,10 @@ Ints = npt.NDArray[np.int64]
 
 _BLOCK = 1 << 18  # cells worked on at once: bounds the temporaries, and stays in the cache
 
+_BINS = 15  # of the calibration error
+_LEAST = 1e-6  # the smallest probability of the truth that the log loss counts
+_SLACK = 1e-6  # by which a probability may leave [0, 1]: float32 sums
+
 # Names of the per-row numbers that are summed; two more per k follow (hits_at_k, ndcg_at_k).
 _SUMS = (
     "rows",
@@ -68,9 +79,15 @@ _SUMS = (
     # Rows with a relevant label without a score: their coverage is q − unknown, whatever q becomes.
     "open_rows",
     "open_unknown",
+    # Rows whose scores are probabilities, and their unknown entries; Σ (s − y) by bin of s.
+    "probable_rows",
+    "probable_unknown",
+    "log_loss",
+    *(f"bias_{b}" for b in range(_BINS)),
 )
 _LABEL_COUNTS = ("hit", "true", "pred", "unknown")
 _N_EXAMPLE = _SUMS.index("scored")
+_PROBABLE = slice(_SUMS.index("probable_rows"), len(_SUMS))
 
 
 @dataclass
@@ -131,7 +148,7 @@ class MultiLabelScores:
     ----------
     window : int or None, default=None
         Measure only the last ``window`` rows, exactly. Memory is then O(window · q): one byte per
-        entry and some 200 bytes per row; asking for the measures costs O(window · q).
+        entry and some 350 bytes per row; asking for the measures costs O(window · q).
     k : int or sequence of int, default=(1, 3, 5)
         Depths of ``precision_at_k`` and ``ndcg_at_k``.
 
@@ -192,7 +209,7 @@ class MultiLabelScores:
             Predicted labels as 0/1.
         scores : array-like of shape (n, q'') or (q'',), optional
             The larger, the more likely; −inf means "no score". Rows without scores do not enter the
-            measures made of them.
+            measures made of them. Scores between 0 and 1 are taken for probabilities.
         known : array-like of bool, shape of Y_true, optional
             False where the entry of ``Y_true`` is unknown.
 
@@ -255,7 +272,7 @@ class MultiLabelScores:
         -------
         dict of str to float
             Empty before the first row; without the measures made of scores before the first row
-            that has them.
+            that has them, and without those that need a sum which stored counts did not have.
 
         Examples
         --------
@@ -265,7 +282,8 @@ class MultiLabelScores:
          'micro_f1': 0.5, 'micro_jaccard': 0.333, 'macro_precision': 0.333, 'macro_recall': 0.333,
          'macro_f1': 0.333, 'macro_jaccard': 0.333, 'example_precision': 0.5, 'example_recall': 0.5,
          'example_f1': 0.5, 'example_jaccard': 0.333, 'precision_at_2': 0.5, 'ndcg_at_2': 0.613,
-         'one_error': 0.0, 'ranking_loss': 0.5, 'coverage': 3.0, 'lrap': 0.833}
+         'one_error': 0.0, 'ranking_loss': 0.5, 'coverage': 3.0, 'lrap': 0.833, 'log_loss': 1.108,
+         'calibration_error': 0.533}
         """
         total = self._total()
         if total.sums[0] == 0:
@@ -273,7 +291,8 @@ class MultiLabelScores:
         measures = _label_measures(total)
         if total.sums[_N_EXAMPLE] > 0:
             measures |= _score_measures(total, self.k)
-        return {name: float(value) for name, value in measures.items()}
+        # NaN is a sum that old counts do not have: an absent sum is an absent measure.
+        return {name: float(value) for name, value in measures.items() if not np.isnan(value)}
 
     def __getitem__(self, measure: str) -> float:
         measures = self.as_dict()
@@ -339,22 +358,42 @@ class MultiLabelScores:
         return {
             "k": list(self.k),
             "labels": dict(zip(_LABEL_COUNTS, total.labels.tolist(), strict=True)),
-            "sums": dict(zip(_sum_names(self.k), total.sums.tolist(), strict=True)),
+            "sums": {
+                name: value
+                for name, value in zip(_sum_names(self.k), total.sums.tolist(), strict=True)
+                if not np.isnan(value)
+            },
             "open": [[int(key), *total.open[:, key].tolist()] for key in filled],
         }
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, Any]) -> MultiLabelScores:
-        """Rebuild from :meth:`to_counts`; the result has no window and can be merged."""
+        """Rebuild from :meth:`to_counts`; the result has no window and can be merged.
+
+        Counts may come from a version that had fewer sums or more: an absent sum is an absent
+        measure, here and in everything that these counts are merged into; a sum that is not known
+        is passed over.
+
+        Examples
+        --------
+        >>> counts = MultiLabelScores(k=1).update([[1, 0]], [[1, 1]]).to_counts()
+        >>> del counts["sums"]["exact"]
+        >>> measures = MultiLabelScores.from_counts(counts).as_dict()
+        >>> "subset_accuracy" in measures, measures["hamming_loss"]
+        (False, 0.5)
+        """
         scores = cls(k=counts["k"])
-        names = _sum_names(scores.k)
-        if set(counts["sums"]) != set(names):
-            raise ValueError(f"sums must have the keys {names}, got {tuple(counts['sums'])}")
+        if "rows" not in counts["sums"]:
+            raise ValueError(f"sums must have the key rows, got {tuple(counts['sums'])}")
         labels = np.array([counts["labels"][name] for name in _LABEL_COUNTS], dtype=np.int64)
         open_ = np.zeros((3, labels.shape[1] + 1))
         for key, *values in counts["open"]:
             open_[:, key] = values
-        sums = np.array([counts["sums"][name] for name in names], dtype=np.float64)
+        # Where no row had scores, every sum over scores is 0, also one that was not yet known.
+        absent = 0.0 if counts["sums"].get("scored") == 0 else np.nan
+        fill = dict.fromkeys(_SUMS[:_N_EXAMPLE], np.nan)
+        names = _sum_names(scores.k)
+        sums = np.array([counts["sums"].get(name, fill.get(name, absent)) for name in names])
         scores._totals = _Totals(labels, sums, open_)
         return scores
 
@@ -427,7 +466,7 @@ def _score_measures(total: _Totals, ks: tuple[int, ...]) -> dict[str, Any]:
     lost = (total.open[0, :q] / n_left + total.open[1, :q]).sum()
     late = (total.open[2, :q] / n_left).sum()
     coverage = named["coverage"] + named["open_rows"] * q - named["open_unknown"]
-    return {
+    measures = {
         **{f"precision_at_{k}": named[f"hits_at_{k}"] / n / k for k in ks},
         **{f"ndcg_at_{k}": named[f"ndcg_at_{k}"] / n for k in ks},
         "one_error": named["one_error"] / n,
@@ -435,6 +474,13 @@ def _score_measures(total: _Totals, ks: tuple[int, ...]) -> dict[str, Any]:
         "coverage": coverage / n,
         "lrap": (named["lrap"] + late) / n,
     }
+    if named["probable_rows"] == n:
+        # A label that came later adds an entry with s = 0 and y = 0: nothing but the entry.
+        n_known = max(n * q - named["probable_unknown"], 1)
+        bias = np.array([named[f"bias_{b}"] for b in range(_BINS)])
+        measures["log_loss"] = named["log_loss"] / n_known
+        measures["calibration_error"] = np.abs(bias).sum() / n_known
+    return measures
 
 
 def _four(hit: Any, true: Any, pred: Any) -> dict[str, Any]:
@@ -467,6 +513,7 @@ def _measure(
         sums[:, _N_EXAMPLE:], parts = _rank(
             _widen(true, scores.shape[1]), scores, n_true, n_unknown, ks
         )
+        sums[:, _PROBABLE] = _calibration(true, scores, n_unknown)
         keys = np.array([n_true + n_unknown, n_unknown]).T
     return _Rows(codes, sums, keys, parts)
 
@@ -510,6 +557,22 @@ def _rank(
         best = ideal[np.minimum(size, k) - 1]
         out[:, at[f"ndcg_at_{k}"]] = gain[:, :k] @ discount[: min(k, depth)] / best
     return out, parts
+
+
+def _calibration(true: Bools, scores: Floats, n_unknown: Ints) -> Floats:
+    """Columns of ``_SUMS`` from "probable_rows" on; rows with a score outside [0, 1] are zero."""
+    n, q = scores.shape
+    true = _widen(true, q)
+    given = scores > -np.inf
+    odd = given & ((scores < -_SLACK) | (scores > 1 + _SLACK))
+    fine: Bools = np.asarray(~odd.any(axis=1))
+    p = np.where(given & fine[:, None], np.clip(scores, 0.0, 1.0), 0.0)
+    said = np.where(true, p, 1 - p)  # 1 where the entry is unknown: there p = 0 and true is False
+    cell = np.arange(n)[:, None] * _BINS + np.minimum((p * _BINS).astype(np.int64), _BINS - 1)
+    bias = np.bincount(cell.ravel(), (p - true).ravel(), n * _BINS).reshape(n, _BINS)
+    lost = -np.log(np.maximum(said, _LEAST)).sum(axis=1)
+    columns = np.column_stack([np.ones(n), n_unknown, lost, bias])
+    return np.where(fine[:, None], columns, 0.0)
 
 
 def _tie_groups(s: Floats) -> tuple[Ints, Ints]:

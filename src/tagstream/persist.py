@@ -1,6 +1,6 @@
 """Save a learner to one file and load it again, without pickle.
 
-A file of format 1, all numbers little-endian::
+A file of format 2, all numbers little-endian::
 
     8 bytes    b"tagstrm\\n"
     4 + 4      format version; length of the header
@@ -36,9 +36,11 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tagstream import __version__
+from tagstream import registry
 from tagstream.base import StreamClassifier
 from tagstream.checks import DataError
+from tagstream.upgrade import from_format_1
+from tagstream.version import __version__
 
 __all__ = ["ModelInfo", "inspect", "load", "load_with_extra", "remove_leftovers", "save"]
 
@@ -46,8 +48,8 @@ Array: TypeAlias = npt.NDArray[Any]
 Classes: TypeAlias = Mapping[str, type[StreamClassifier]]
 
 MAGIC = b"tagstrm\n"
-FORMAT = 1
-LEARNERS = ("KNN", "OLANSGD", "OML", "OSMLELM")
+FORMAT = 2
+OLDEST = 1  # format that can still be read
 # Parsed JSON takes up to some twenty times the memory of its text.
 LARGEST_HEADER = 4 << 20
 # A list of at least this many plain values is kept in arrays rather than in the header.
@@ -180,7 +182,22 @@ def _kind(value: Any) -> int:
     return _FLOAT if isinstance(value, float) else _STR
 
 
-def _decode(value: Any, arrays: list[Array] | None) -> Any:
+class _Arrays:
+    """The arrays of a file, each of which is handed out once: few bytes must stay few."""
+
+    def __init__(self, arrays: list[Array]) -> None:
+        self._arrays: list[Array | None] = [*arrays]
+
+    def take(self, i: Any) -> Array:
+        if type(i) is not int or not 0 <= i < len(self._arrays):
+            raise ValueError(f"there is no array {i!r}")
+        array, self._arrays[i] = self._arrays[i], None
+        if array is None:
+            raise ValueError(f"array {i} must be used once, got it twice")
+        return array
+
+
+def _decode(value: Any, arrays: _Arrays | None) -> Any:
     """Return what :meth:`_Writer.encode` was given; without ``arrays``, a hint in their place."""
     if isinstance(value, list):
         return [_decode(v, arrays) for v in value]
@@ -193,9 +210,7 @@ def _decode(value: Any, arrays: list[Array] | None) -> Any:
         if key in ("$array", "$list") and arrays is None:
             return "(not shown)"
         if key == "$array" and arrays is not None:
-            if type(inner) is not int or not 0 <= inner < len(arrays):
-                raise ValueError(f"there is no array {inner!r}")
-            return arrays[inner]
+            return arrays.take(inner)
         if key == "$list":
             return _decode_list({k: _decode(v, arrays) for k, v in inner.items()})
     return {key: _decode(v, arrays) for key, v in value.items()}
@@ -205,7 +220,7 @@ def _decode_list(columns: dict[str, Any]) -> list[Any]:
     kinds, width, text = columns["kind"], columns["width"], columns["text"]
     dtypes = "".join(columns[key].dtype.char for key in ("kind", "int", "float", "width", "text"))
     if dtypes.replace("q", "l") != "BldlB":  # int64 is "l" or "q", by platform
-        raise ValueError("the parts of a list must have the dtypes of format 1")
+        raise ValueError("the parts of a list must have the dtypes of the format")
     ends = np.cumsum(width)
     counts = np.bincount(kinds, minlength=7).tolist()
     if (
@@ -269,12 +284,16 @@ def save(
     name = type(model).__name__
     if _learner(name, classes) is not type(model):
         raise ValueError(
-            f"model must be one of {', '.join(LEARNERS)} to be saved, got {name}; "
+            f"model must be one of {_names()} to be saved, got {name}; "
             "give other learners as classes="
         )
+    state = model.to_state()
+    # What could not be loaded again must not take the place of a good file.
+    _check_state(state)
+    type(model).from_state(state)
     writer = _Writer()
     header: dict[str, Any] = {"class": name, "tagstream": __version__}
-    header["state"] = writer.encode(model.to_state(), "the state")
+    header["state"] = writer.encode(state, "the state")
     header["extra"] = writer.encode(extra or {}, "extra")
     header["arrays"] = [[a.dtype.str, _order(a), list(a.shape)] for a in writer.arrays]
     body = [_raw(a) for a in writer.arrays]
@@ -385,21 +404,18 @@ def load_with_extra(
     written_by = __version__
     with _open(path) as file:
         try:
-            header, _, _ = _read_header(file)
+            header, version, _ = _read_header(file)
             written_by = str(header["tagstream"])[:30]
-            learner = _learner(header["class"], classes)
-            if learner is None:
-                raise ValueError(
-                    f"its learner must be one of {', '.join(LEARNERS)}, got {header['class']!r}"
-                )
-            arrays = _read_body(file, header)
+            if _learner(header["class"], classes) is None:
+                raise ValueError(f"its learner must be one of {_names()}, got {header['class']!r}")
+            arrays = _Arrays(_read_body(file, header))
             state, extra = _decode(header["state"], arrays), _decode(header["extra"], arrays)
             _check_state(state)
-            count = _GROWN.get(f"{learner.__module__}.{learner.__name__}")
-            if count is not None and count(state) > header["body_bytes"]:
-                raise ValueError(
-                    f"its parameters and labels must fit its arrays, got {count(state)} bytes"
-                )
+            name = header["class"]
+            if version == 1:
+                name, state = from_format_1(name, state)
+            learner = _learner(name, classes)
+            assert learner is not None
             return learner.from_state(state), extra
         except OSError:
             raise
@@ -450,12 +466,12 @@ def _line(error: Exception) -> str:
 def _learner(name: object, classes: Classes | None) -> type[StreamClassifier] | None:
     if classes is not None and isinstance(name, str) and name in classes:
         return classes[name]
-    if name not in LEARNERS:
-        return None
-    from tagstream import models
+    found: type[StreamClassifier] | None = registry.learner(name)
+    return found
 
-    learner: type[StreamClassifier] = getattr(models, str(name))
-    return learner
+
+def _names() -> str:
+    return ", ".join(cls for cls, _ in registry.LEARNERS.values())
 
 
 def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
@@ -467,9 +483,9 @@ def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
     if len(start) < _PREFIX.size:
         raise ValueError(f"the file is cut off: {n_bytes} bytes")
     _, version, length, digest = _PREFIX.unpack(start)
-    if version != FORMAT:
+    if not OLDEST <= version <= FORMAT:
         raise ValueError(
-            f"the file format must be {FORMAT}, got {version}; "
+            f"the file format must be {OLDEST} to {FORMAT}, got {version}; "
             "a newer tagstream may have written it, or the file is damaged"
         )
     if length > LARGEST_HEADER:
@@ -481,7 +497,7 @@ def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
         raise ValueError("the file is damaged: its header does not match its checksum")
     header = json.loads(text)
     if not isinstance(header, dict) or set(header) != _HEADER:
-        raise ValueError("the header must hold the fields of format 1, got others")
+        raise ValueError("the header must hold the fields of its format, got others")
     body = sum(_array_bytes(entry) for entry in header["arrays"])
     if type(header["body_bytes"]) is not int or header["body_bytes"] != body:
         raise ValueError(f"the arrays must take {header['body_bytes']} bytes, got {body}")
@@ -522,31 +538,10 @@ def _read_body(file: BinaryIO, header: dict[str, Any]) -> list[Array]:
     return arrays
 
 
-def _oml_bytes(state: dict[str, Any]) -> int:
-    params, q = state["params"], len(state["names"])
-    d, normal = params["n_components"], params["init"] == "normal"
-    if d is None:
-        d = max(1, q // 2) if normal else min(q, 128)
-    return 8 * q * int(d if normal else min(d, q))
-
-
-def _knn_bytes(state: dict[str, Any]) -> int:
-    params, q = state["params"], len(state["names"])
-    return 16 * (int(params["n_neighbors"]) + 1) * q if params["vote"] == "map" else 0
-
-
-# A learner makes its arrays before it takes over the stored ones.  Where parameters decide their
-# size, the stored ones must be as large: few bytes in a file must not ask for many in memory.
-_GROWN: dict[str, Callable[[dict[str, Any]], int]] = {
-    "tagstream.models.oml.OML": _oml_bytes,
-    "tagstream.models.knn.KNN": _knn_bytes,
-}
-
-
 def _check_state(state: Any) -> None:
     """Check what all learners share; the rest is up to the learner's ``_load``."""
     if not isinstance(state, dict) or set(state) != _STATE:
-        raise ValueError("the state must hold the fields of format 1, got others")
+        raise ValueError("the state must hold the fields of its format, got others")
     for key in ("n_features", "n_seen"):
         if type(state[key]) is not int or not 0 <= state[key] < 1 << 48:
             raise ValueError(f"{key} must be a count, got {state[key]!r}")

@@ -87,6 +87,7 @@ def convert(
     """Write DATA in another format.
 
     CSV gets the labels as its last columns (read it with --labels -Q, where Q is their number);
+    texts get the columns id, text and tags (--ids id --text text --labels tags --sep "|").
     LIBSVM numbers the labels from 0 in their order.
 
     \b
@@ -96,15 +97,13 @@ def convert(
     """
     from tagstream import data as tools
 
-    writers = {
-        "arff": tools.write_arff,
-        "csv": tools.write_csv,
-        "jsonl": tools.write_jsonl,
-        "libsvm": tools.write_libsvm,
-    }
-    write = writers["jsonl" if out == "-" and to is None else format_of(out, to, "--to")]
+    kind = "jsonl" if out == "-" and to is None else format_of(out, to, "--to")
+    write = tools.FORMATS[kind].writer
+    if write is None:
+        can = ", ".join(name for name, entry in tools.FORMATS.items() if entry.writer)
+        raise typer.BadParameter(f"--to must be one of {can}, got {kind!r}")
     download(data)
-    whole = reading.whole(data)
+    whole = reading.records(data)
     if out != "-":
         write(whole, out)
         return

@@ -30,7 +30,7 @@ from tagstream.cli.output import (
     show_compiling,
 )
 from tagstream.cli.predict import put_explanation
-from tagstream.cli.records import Reading, download, to_chunk
+from tagstream.cli.records import Reading, download
 
 MEASURES = {
     "Micro-F1": "micro_f1",
@@ -67,8 +67,13 @@ def evaluate(
         typer.Option("--every", min=1, help="Items between points of the curve.  [default: 1/20]"),
     ] = None,
     curve: Annotated[bool, typer.Option("--curve", help="Print the learning curve too.")] = False,
-    threshold: Annotated[
-        float | None, typer.Option("--threshold", help="Score from which a label is predicted.")
+    decide: Annotated[
+        str | None,
+        typer.Option(
+            "--decide",
+            metavar="RULE",
+            help="What is predicted: a least score, top3, balanced, f1 or hamming.",
+        ),
     ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -84,6 +89,7 @@ def evaluate(
       tagstream evaluate posts.jsonl
       tagstream evaluate emotions --holdout --method oml --method knn
       tagstream evaluate songs.arff --method all --curve
+      tagstream evaluate posts.jsonl --decide f1
       tagstream evaluate posts.jsonl --delay 100 --json > result.json
     """
     from tagstream import evaluate as protocols
@@ -92,8 +98,8 @@ def evaluate(
     models = {name: new_model(name, params, seed) for name in chosen_methods(method, "oml")}
     download(data, quiet)
     whole = reading.whole(data)
-    X, Y = whole.X, to_chunk(whole).Y
-    how: dict[str, Any] = {"threshold": threshold}
+    X, Y = whole.X, whole.Y
+    how: dict[str, Any] = {"decide": _rule(decide)}
     if holdout:
         how |= {"folds": folds, "repeats": repeats, "seed": seed}
     else:
@@ -117,6 +123,14 @@ def evaluate(
     if curve and not holdout:
         for name, result in results.items():
             _put_curve(name, result)
+
+
+def _rule(text: str | None) -> str | float | None:
+    """The rule that was written: a number is a threshold."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def _put_results(title: str, results: dict[str, Any]) -> None:
@@ -165,7 +179,7 @@ def demo(
     """
     from tagstream.data import make_stream
     from tagstream.evaluate import prequential
-    from tagstream.report import write_demo
+    from tagstream.paper import write_demo
 
     stream = make_stream(items + 1, n_late=2, seed=seed)
     about = f"a made-up stream of {items:,} items; test, then train"
@@ -217,12 +231,12 @@ def reproduce(
     """
     import logging
 
-    from tagstream import experiments
+    from tagstream import paper
 
     logging.getLogger("tagstream").addHandler(logging.NullHandler())  # told below
     show_compiling(quiet)
     with Bar("cells", quiet) as bar:
-        done = experiments.run(
+        done = paper.run(
             results, quick=quick, jobs=jobs, only=only, fresh=fresh, progress=bar, downloads=bar
         )
     for name, how in done.missing.items():
@@ -243,12 +257,17 @@ def report(
 ) -> None:
     """Make figures, tables and one page from the records of experiments.
 
+    DIR holds what tagstream reproduce wrote, or results of your own: files of what tagstream
+    evaluate --json printed, or of result.as_dict() with a "name" (and "data") added.
+
     \b
-    Example:
+    Examples:
       tagstream report results report
+      tagstream evaluate posts.jsonl --method all --json > runs/posts.json
+      tagstream report runs page
     """
-    from tagstream.report import build
+    from tagstream.paper import build
 
     if not Path(results).is_dir():
-        raise Failed(f"{results}: must be a directory of records; see tagstream reproduce --help")
+        raise Failed(f"{results}: must be a directory of records; see tagstream report --help")
     put(f"{build(results, out, documents=document or ())}\n")

@@ -32,7 +32,6 @@ from tagstream.cli.output import Bar, Failed, say, show_compiling
 from tagstream.cli.records import (
     Chunk,
     Reading,
-    Tally,
     check_features,
     download,
     is_data_set,
@@ -187,6 +186,8 @@ def _n_done(data: str, before: dict[str, Any] | None, quiet: bool) -> int:
     """Return how many records of DATA the model has learnt, by the position it remembers."""
     if before is None:
         return 0
+    from tagstream.data import Tally
+
     if not is_data_set(data) and not Tally.begins_with(data, before):
         say(f"{data} is not the file learnt before; it is read from its start", quiet)
         return 0
@@ -251,6 +252,8 @@ def learn(
     n_features = getattr(learner, "n_features_in_", n_features)
     if n_features is None and data != "-" and not by_name and reading.kind(data) == "libsvm":
         n_features = reading.width(data)
+    from tagstream.data import Tally
+
     tally = None if by_name else Tally(data)
     keeper = Keeper(learner, extra, model, every)
     show_compiling(quiet)

@@ -84,7 +84,7 @@ def _answers(
     model: StreamClassifier, chunk: Chunk, first: int, threshold: float | None
 ) -> Iterator[_Answer]:
     scores = model.predict_proba(chunk.X)
-    decided = model.decide(scores) if threshold is None else scores >= threshold
+    decided = model.labels_of(scores, threshold)
     if decided.ndim == 1:  # exactly one label each, by its name
         decided = decided[:, None] == model.classes_
     names = model.classes_.tolist()
@@ -228,8 +228,8 @@ def _typed_record(item: str, reading: Reading) -> Chunk:
     line = item.strip() if item.lstrip().startswith("{") else json.dumps({"text": item})
     stream = io.BytesIO(line.replace("\n", " ").encode("utf-8", "surrogateescape"))
     stream.name = "ITEM"
-    (batch,) = data.iter_jsonl(stream, hashing=data.Hashing(**reading.hashing))
-    return to_chunk(batch)
+    (batch,) = data.iter_jsonl(stream, labels=False)
+    return to_chunk(batch, reading.hashing)
 
 
 def inspect(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import hashlib
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,9 +14,9 @@ import typer
 from tagstream.cli.output import Bar, Failed
 
 if TYPE_CHECKING:
-    from tagstream.data import Batch, Dataset
+    from tagstream.data import Batch, Dataset, Tally
 
-FORMATS = ("arff", "csv", "jsonl", "libsvm")
+FORMATS = ("arff", "csv", "tsv", "jsonl", "libsvm", "lines", "parquet")
 
 
 @dataclass(frozen=True)
@@ -49,19 +47,18 @@ class Chunk:
         return self if len(some) == len(self) else self.take(some)
 
 
-def to_chunk(part: Batch | Dataset) -> Chunk:
-    """Return what a reader gave as a chunk."""
-    import numpy as np
-
-    from tagstream.data import Dataset
+def to_chunk(part: Batch | Dataset, hashing: dict[str, Any] | None = None) -> Chunk:
+    """Return what a reader gave as a chunk; texts and mappings are hashed."""
+    from tagstream.data import Dataset, Hashing
     from tagstream.data.dataset import collect
 
-    if not isinstance(part, Dataset):
-        if not part.unknown:
-            return Chunk(part.X, part.label_sets, part.label_names, part.ids, part.feature_names)
-        part = collect([part], path="", name="")
-    Y = part.Y if part.known is None else np.where(part.known, part.Y, np.nan)
-    return Chunk(part.X, Y, part.label_names, part.ids, part.feature_names)
+    if isinstance(part, Dataset):
+        return Chunk(part.X, part.Y, part.label_names, part.ids, part.feature_names)
+    if isinstance(part.items, list):
+        part = replace(part, items=Hashing(**hashing or {}).rows(part.items))
+    if part.unknown:
+        return to_chunk(collect([part], path="", name=""))
+    return Chunk(part.items, part.label_sets, part.label_names, part.ids, part.feature_names)
 
 
 def skip(chunks: Iterator[Chunk], n: int) -> Iterator[Chunk]:
@@ -86,54 +83,6 @@ def check_features(chunk: Chunk, model: Any, extra: dict[str, Any], data: str) -
     for j, (got, want) in enumerate(names):
         if got != want:
             raise Failed(f"{where}: feature {j} must be {want!r} as the model learnt, got {got!r}")
-
-
-class Tally:
-    """The lines of a file or of standard input (``-``); counts and digests what it has given."""
-
-    def __init__(self, path: str) -> None:
-        from tagstream.data.dataset import open_unpacked
-
-        self.path = path
-        self.name = name_of(path)  # as readers call it
-        self._file: Any = sys.stdin.buffer if path == "-" else open_unpacked(path)
-        self._first: bytes | None = None
-        self._digest = hashlib.sha256()
-        self.n_bytes = 0
-
-    def readline(self, limit: int = -1) -> bytes:
-        """Return the next line."""
-        line: bytes = self._file.readline(limit) if self._first is None else self._first
-        self._first = None
-        self.n_bytes += len(line)
-        self._digest.update(line)
-        return line
-
-    def peek(self) -> bytes:
-        """Return the first line without using it up."""
-        first: bytes = self._file.readline()
-        self._first = first
-        return first
-
-    def so_far(self) -> dict[str, Any]:
-        """Return what tells this source apart from others: length and digest of what was read."""
-        return {"bytes": self.n_bytes, "sha256": self._digest.hexdigest()}
-
-    def close(self) -> None:
-        """Close the file."""
-        if self.path != "-":
-            self._file.close()
-
-    @classmethod
-    def begins_with(cls, path: str, position: dict[str, Any]) -> bool:
-        """Tell whether a file begins with what was read of it before."""
-        from tagstream.data.dataset import Lines
-
-        with contextlib.closing(cls(path)) as tally:
-            lines = Lines(tally)  # type: ignore[arg-type]  # it has what a reader needs
-            while tally.n_bytes < position["bytes"] and lines.take(1):
-                pass
-        return {**position, **tally.so_far()} == position
 
 
 def is_data_set(data: str) -> bool:
@@ -194,7 +143,7 @@ class Reading:
         if is_data_set(data):
             return {"usual": "arff", "labels": list(part.classes or ())}
         kind = self.kind(data)
-        if kind not in ("arff", "csv"):
+        if kind in ("libsvm", "lines"):
             return {"usual": kind}
         labels = self.labels if part.classes is None else list(part.classes)
         said = {"sep": self.sep, "text": self.text, "ids": self.ids, "missing": self.missing}
@@ -223,23 +172,48 @@ class Reading:
             for start in range(0, len(whole), size):
                 yield whole.take(range(start, min(start + size, len(whole))))
             return
+        from tagstream.data import Tally
+
         with contextlib.closing(tally or Tally(data)) as source:
-            yield from map(to_chunk, self._parts(source, size, n_features, optional))
+            for part in self._parts(source, self.kind(data), data, size, n_features, optional):
+                yield to_chunk(part, self.hashing)
 
     def whole(self, data: str) -> Dataset:
         """Read DATA to its end."""
-        from tagstream.data import load
+        from tagstream.data import Hashing, load
         from tagstream.data.dataset import collect, concatenate
 
         if is_data_set(data):
             return load(data, missing=self._fill)
         kind = self.kind(data)
         name = "stdin" if data == "-" else Path(data).name
+        parts = self._opened(data)
+        if kind == "arff":
+            return concatenate(parts, path=name_of(data))
+        return collect(
+            parts,
+            path=name_of(data),
+            name=name,
+            numeric=kind == "libsvm",
+            featurizer=Hashing(**self.hashing),
+        )
+
+    def records(self, data: str) -> Dataset | Batch:
+        """Read DATA to its end; texts and mappings stay what they are."""
+        from tagstream.data import load
+        from tagstream.data.dataset import join
+
+        if is_data_set(data):
+            return load(data, missing=self._fill)
+        if self.kind(data) in ("arff", "libsvm"):
+            return self.whole(data)
+        return join(self._opened(data), path=name_of(data))
+
+    def _opened(self, data: str) -> Iterator[Any]:
+        from tagstream.data import Tally
+
         with contextlib.closing(Tally(data)) as source:
-            parts = self._parts(source, 1024)
-            if kind == "arff":
-                return concatenate(parts, path=source.name)
-            return collect(parts, path=source.name, name=name, numeric=kind == "libsvm")
+            yield from self._parts(source, self.kind(data), data, 1024)
 
     def width(self, path: str) -> int:
         """Return the number of features of a file."""
@@ -250,32 +224,45 @@ class Reading:
         return float("nan") if self.missing is None else self.missing
 
     def _parts(
-        self, source: Any, size: int, n_features: int | None = None, optional: bool = False
+        self,
+        source: Tally,
+        kind: str,
+        path: str,
+        size: int,
+        n_features: int | None = None,
+        optional: bool = False,
     ) -> Iterator[Any]:
         """Read a source as the reader of its format gives it."""
         from tagstream import data
 
-        kind, hashing = self.kind(source.path), data.Hashing(**self.hashing)
-        if kind == "jsonl":
-            return data.iter_jsonl(source, chunk=size, hashing=hashing)
-        if kind == "libsvm":
-            return data.iter_libsvm(source, chunk=size, n_features=n_features)
-        if kind == "arff":
-            labels = [self.labels] if isinstance(self.labels, str) else self.labels
-            return data.iter_arff(source, labels=labels, chunk=size, missing=self._fill)
-        columns = {"labels": self.labels, "sep": self.sep, "ids": self.ids}
-        if optional:
-            columns = self._present(source)
-        return data.iter_csv(
-            source, text=self.text, chunk=size, missing=self._fill, hashing=hashing, **columns
-        )
+        labels: Any = [self.labels] if isinstance(self.labels, str) else self.labels
+        if kind in ("csv", "tsv"):
+            columns = {"labels": self.labels, "sep": self.sep, "ids": self.ids}
+            columns = self._present(source) if optional else columns
+            options = {"text": self.text, "missing": self._fill, **columns}
+        elif kind == "arff":
+            options = {"labels": labels, "missing": self._fill}
+        elif kind == "libsvm":
+            options = {"n_features": n_features}
+        elif kind == "lines":
+            options = {}
+        else:
+            field = self.labels if isinstance(self.labels, str) else None
+            fields = {"labels": field, "sep": self.sep, "ids": self.ids}
+            options = {"text": self.text, **({"labels": False} if optional else fields)}
+        entry = data.FORMATS[kind]
+        return entry.reader(source if entry.is_stream else path, chunk=size, **options)
 
     def _present(self, source: Tally) -> dict[str, Any]:
         """Return which columns of labels and identifiers a CSV file has."""
-        header = next(csv.reader([source.peek().decode("utf-8", "replace")]), [])
+        from tagstream.data.tabular import find_delimiter
+
+        line = source.first_line().decode("utf-8-sig", "replace")
+        names = next(csv.reader([line], delimiter=find_delimiter(line)), [])
+        header = [name.strip() for name in names]
         asked = [self.labels] if isinstance(self.labels, str) else self.labels
-        names = [name for name in asked if name in header] if isinstance(asked, list) else []
+        found = [name for name in asked if name in header] if isinstance(asked, list) else []
         ids = self.ids if self.ids in header else None
-        if not names:
+        if not found:
             return {"ids": ids}
-        return {"labels": names[0] if self.sep else names, "sep": self.sep, "ids": ids}
+        return {"labels": found[0] if self.sep else found, "sep": self.sep, "ids": ids}

@@ -5,28 +5,34 @@
 
 from tagstream.data.arff import iter_arff, read_labels_xml
 from tagstream.data.dataset import Batch, Dataset
+from tagstream.data.formats import FORMATS, Format, format_of, iter_records
 from tagstream.data.libsvm import iter_libsvm
+from tagstream.data.lines import Tally
+from tagstream.data.records import iter_jsonl, iter_parquet
 from tagstream.data.registry import (
     DATASETS,
     DatasetInfo,
     RemoteFile,
     data_home,
     fetch,
-    format_of,
     load,
     present,
 )
 from tagstream.data.synthetic import make_stream
-from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
+from tagstream.data.tabular import iter_csv, iter_lines
 from tagstream.data.writers import write_arff, write_csv, write_jsonl, write_libsvm
+from tagstream.text import Hashing
 
 __all__ = [
     "DATASETS",
+    "FORMATS",
     "Batch",
     "Dataset",
     "DatasetInfo",
+    "Format",
     "Hashing",
     "RemoteFile",
+    "Tally",
     "data_home",
     "fetch",
     "format_of",
@@ -34,6 +40,9 @@ __all__ = [
     "iter_csv",
     "iter_jsonl",
     "iter_libsvm",
+    "iter_lines",
+    "iter_parquet",
+    "iter_records",
     "load",
     "make_stream",
     "present",

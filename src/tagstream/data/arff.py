@@ -14,7 +14,8 @@ Every attribute becomes one or more columns:
 - nominal with more values, as a feature: one column per value, named ``attribute=value``.
 
 ``?`` in a feature becomes ``missing`` (NaN, unless told otherwise: the learners refuse NaN, so a
-file with gaps asks for a decision). ``?`` in a label becomes 0 in ``Y`` and False in ``known``.
+file with gaps asks for a decision). ``?`` in a label is not known: NaN in ``Y``, which then is of
+floats.
 
 A chunk that is all plain numbers is read at once by `parse_decimals`. If anything in it is out of
 the ordinary, errors included, it is read line by line; the two ways agree where both apply.
@@ -41,11 +42,13 @@ from tagstream.data.arff_header import (
     to_number,
     unquote,
 )
-from tagstream.data.dataset import Dataset, Lines, Matrix, Source, stem
+from tagstream.data.dataset import Dataset, Matrix, stem
+from tagstream.data.lines import Lines, Source
 from tagstream.data.numbers import parse_decimals
 
 __all__ = ["iter_arff", "read_labels_xml"]
 
+_MAX_CELLS = 1 << 22  # rows times attributes read at a time
 _ENTRY = re.compile(
     r"""\s*(\d{1,9})\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,'"][^\s,]*)\s*(?:(,)|$)""",
     re.ASCII,
@@ -99,6 +102,8 @@ def iter_arff(
         header = read_header(lines)
         is_label = find_labels(header, labels, lines)
         reader: _RowReader | None = None
+        # a short sparse row can stand for many cells
+        chunk = min(chunk, max(_MAX_CELLS // len(header.attributes), 1))
         while block := lines.take(chunk):
             numbers: Sequence[int] = range(lines.number - len(block) + 1, lines.number + 1)
             if not _NOT_BLANK.issuperset(line[0] for line in block):
@@ -166,7 +171,7 @@ class _RowReader:
     def read(self, numbers: Sequence[int], rows: list[bytes]) -> Dataset:
         """Return the rows, given with their line numbers, as a `Dataset`."""
         arrays = self._read_bulk(rows) if self.is_plain else None
-        X, Y, known = arrays or self._read_carefully(numbers, rows)
+        X, Y = arrays or self._read_carefully(numbers, rows)
         return Dataset(
             X=X,
             Y=Y,
@@ -174,10 +179,9 @@ class _RowReader:
             label_names=self.label_names,
             name=self.name,
             n_train=self.n_train,
-            known=known,
         )
 
-    def _read_bulk(self, rows: list[bytes]) -> tuple[Matrix, NDArray[np.uint8], None] | None:
+    def _read_bulk(self, rows: list[bytes]) -> tuple[Matrix, NDArray[np.uint8]] | None:
         if self.is_sparse and {row[0] for row in rows} != {ord("{")}:
             return None
         text = b"".join(rows)
@@ -187,7 +191,7 @@ class _RowReader:
             text = text.replace(b"\r\n", b"\n")
         return (self._bulk_sparse if self.is_sparse else self._bulk_dense)(text, len(rows))
 
-    def _bulk_dense(self, text: bytes, n: int) -> tuple[Matrix, NDArray[np.uint8], None] | None:
+    def _bulk_dense(self, text: bytes, n: int) -> tuple[Matrix, NDArray[np.uint8]] | None:
         width = len(self.attributes)
         parsed = parse_decimals(text, b",\n")
         if parsed is None or len(parsed[0]) != n * width:
@@ -198,9 +202,9 @@ class _RowReader:
         binary = table[:, self.is_binary]
         if ((binary != 0) & (binary != 1)).any():
             return None
-        return table[:, ~self.is_label], table[:, self.is_label].astype(np.uint8), None
+        return table[:, ~self.is_label], table[:, self.is_label].astype(np.uint8)
 
-    def _bulk_sparse(self, text: bytes, n: int) -> tuple[Matrix, NDArray[np.uint8], None] | None:
+    def _bulk_sparse(self, text: bytes, n: int) -> tuple[Matrix, NDArray[np.uint8]] | None:
         # every row begins with {; these counts say that it also ends with }, and no others occur
         if not n == text.count(b"{") == text.count(b"}") == text.count(b"}\n") or b"{-" in text:
             return None
@@ -238,14 +242,13 @@ class _RowReader:
             (value[feature], self.column[index[feature]], indptr),
             shape=(n, len(self.feature_names)),
         )
-        return X, Y, None
+        return X, Y
 
     def _read_carefully(
         self, numbers: Sequence[int], rows: list[bytes]
-    ) -> tuple[Matrix, NDArray[np.uint8], NDArray[np.bool_] | None]:
+    ) -> tuple[Matrix, NDArray[np.uint8] | NDArray[np.float32]]:
         X: list[dict[int, float]] = []
-        Y = np.zeros((len(rows), len(self.label_names)), dtype=np.uint8)
-        known = np.ones(Y.shape, dtype=bool)
+        Y = np.zeros((len(rows), len(self.label_names)), dtype=np.float32)
         for i, (number, line) in enumerate(zip(numbers, rows, strict=True)):
             text = self.lines.decode(line, number).strip()
             values = (self._sparse_values if self.is_sparse else self._dense_values)(text, number)
@@ -254,11 +257,11 @@ class _RowReader:
                 if not self.is_label[j]:
                     x.update(self._columns(j, value, number))
                 elif value == "?":
-                    known[i, self.column[j]] = False
+                    Y[i, self.column[j]] = np.nan
                 else:
                     Y[i, self.column[j]] = self._label(j, value, number)
             X.append(x)
-        return self._to_matrix(X), Y, None if known.all() else known
+        return self._to_matrix(X), Y if np.isnan(Y).any() else Y.astype(np.uint8)
 
     def _dense_values(self, text: str, number: int) -> dict[int, str]:
         if text.startswith("{"):

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagstream.checks import DataError
-from tagstream.data.dataset import Lines, stem
+from tagstream.data.dataset import stem
+from tagstream.data.lines import Lines
 
 __all__ = [
     "Attribute",
@@ -36,6 +37,7 @@ __all__ = [
 
 Labels: TypeAlias = "int | str | os.PathLike[str] | Sequence[str] | None"
 
+_MAX_ATTRIBUTES = 1 << 20  # a packed header may be endless
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
@@ -191,6 +193,8 @@ def read_header(lines: Lines) -> Header:
                 if attribute.name in attributes:
                     raise lines.error(f"attribute names must differ, got {attribute.name!r} twice")
                 attributes[attribute.name] = attribute
+                if len(attributes) > _MAX_ATTRIBUTES:
+                    raise lines.error(f"must declare at most {_MAX_ATTRIBUTES} attributes")
             case "@data":
                 if not attributes:
                     raise lines.error("must declare an attribute before @data")

@@ -1,49 +1,53 @@
-"""What the readers hand out, and how they get at the lines of a file.
+"""What the readers hand out: records in batches, and whole data sets.
 
-Two shapes of the same thing. A `Dataset` holds labels as an indicator array ``Y``: for files that
-declare their labels, and for anything that has been read to its end. A `Batch` holds label *sets*:
-for streams in which a new tag can turn up with any record.
+Two shapes of the same thing. A `Batch` holds records as they came, texts as texts, with their
+label *sets*: for streams in which a new tag can turn up with any record. A `Dataset` holds rows of
+numbers and labels as an indicator array ``Y``: for files that declare their labels, and for
+anything that has been read to its end.
 """
 
 from __future__ import annotations
 
-import bz2
-import contextlib
-import gzip
 import os
-import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import islice, takewhile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tagstream.checks import DataError
+from tagstream.text import Hashing
 
 __all__ = [
     "Batch",
     "Dataset",
-    "Lines",
+    "Items",
+    "LabelSet",
     "Matrix",
-    "Source",
+    "Rows",
     "collect",
     "concatenate",
-    "open_unpacked",
+    "join",
     "stack",
     "stem",
 ]
 
 Matrix: TypeAlias = "NDArray[np.float64] | sparse.csr_matrix"
-Source: TypeAlias = "str | os.PathLike[str] | IO[bytes] | IO[str]"
+Items: TypeAlias = "list[str] | list[dict[str, Any]] | NDArray[np.float64] | sparse.csr_matrix"
 LabelSet: TypeAlias = tuple[str, ...]
 
-_MAX_LINE = 1 << 26  # bytes; a longer line is a damaged file or a decompression bomb
+_MAX_CELLS = 1 << 29  # records times labels of an indicator array: 512 MiB, if all is known
+
+
+class Rows(Protocol):
+    """What makes rows of numbers of texts or of named values."""
+
+    def rows(self, items: Any) -> Any:
+        """Return one row per item."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +59,14 @@ class Dataset:
     X : ndarray of shape (n, p), float64, or CSR matrix when the file is sparse
         A missing feature (``?``) is whatever the reader's ``missing`` says, NaN unless told
         otherwise.
-    Y : ndarray of shape (n, q), uint8
+    Y : ndarray of shape (n, q), uint8, or float32 where something is not known
+        1 where the example has the label, 0 where it has not, NaN where the file does not say.
     feature_names : tuple of str, or None
         None when the features have no names (LIBSVM, hashed text).
     label_names : tuple of str
     name : str
     n_train : int or None
         The first ``n_train`` rows are the training part, where the source ships a split.
-    known : ndarray of shape (n, q), bool, or None
-        False where the file does not say whether the label applies; ``Y`` is 0 there. None: all is
-        known.
     ids : tuple or None
         The records' own identifiers.
 
@@ -79,28 +81,54 @@ class Dataset:
     """
 
     X: Matrix
-    Y: NDArray[np.uint8]
+    Y: NDArray[Any]
     feature_names: tuple[str, ...] | None
     label_names: tuple[str, ...]
     name: str = ""
     n_train: int | None = None
-    known: NDArray[np.bool_] | None = None
     ids: tuple[Any, ...] | None = None
+
+    @property
+    def known(self) -> NDArray[np.bool_] | None:
+        """Where ``Y`` says something, of shape (n, q); None: everywhere."""
+        known = None if self.Y.dtype.kind in "biu" else ~np.isnan(self.Y)
+        return None if known is None or known.all() else known
 
     @property
     def label_sets(self) -> list[LabelSet | None]:
         """The names of each row's labels; None for a row of which no label is known."""
         sets: list[LabelSet | None] = [
-            tuple(self.label_names[j] for j in np.flatnonzero(row)) for row in self.Y
+            tuple(self.label_names[j] for j in np.flatnonzero(row)) for row in self.Y == 1
         ]
-        if self.known is not None:
-            sets = [s if row.any() else None for s, row in zip(sets, self.known, strict=True)]
+        known = self.known
+        if known is not None:
+            sets = [s if row.any() else None for s, row in zip(sets, known, strict=True)]
         return sets
 
     @property
     def cardinality(self) -> float:
-        """Mean number of labels per example."""
-        return float(self.Y.sum(dtype=np.int64) / len(self.Y))
+        """Mean number of labels per example, of those of which something is known."""
+        known = self.known
+        n = len(self.Y) if known is None else int(known.any(axis=1).sum())
+        return float(np.count_nonzero(self.Y == 1) / max(n, 1))
+
+    def as_batch(self) -> Batch:
+        """Return the same as records with label sets."""
+        known = self.known
+        unknown: list[LabelSet] | None = None
+        if known is not None:  # of a record without any known label, None says it already
+            unknown = [
+                tuple(self.label_names[j] for j in np.flatnonzero(~row)) if row.any() else ()
+                for row in known
+            ]
+        return Batch(
+            items=self.X,
+            label_sets=self.label_sets,
+            unknown=unknown if unknown and any(unknown) else None,
+            ids=self.ids,
+            feature_names=self.feature_names,
+            label_names=self.label_names,
+        )
 
     def __repr__(self) -> str:
         (n, p), q = self.X.shape, len(self.label_names)
@@ -114,7 +142,8 @@ class Batch:
 
     Attributes
     ----------
-    X : ndarray of shape (n, p), float64, or CSR matrix
+    items : list of str, list of dict, ndarray of shape (n, p), float64, or CSR matrix
+        Texts, named values, or rows of numbers.
     label_sets : list of (tuple of str, or None)
         Each record's labels without repetition; None when the record carries none (to be
         predicted).
@@ -124,97 +153,23 @@ class Batch:
         The records' own identifiers.
     feature_names, label_names : tuple of str, or None
         Where the file declares them.
+
+    Examples
+    --------
+    >>> batch = Batch(["a quiet beach", "rain"], [("sea",), None])
+    >>> len(batch)
+    2
     """
 
-    X: Matrix
+    items: Items
     label_sets: list[LabelSet | None]
     unknown: list[LabelSet] | None = None
     ids: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None
 
-
-class Lines:
-    """The lines of a source, as bytes, with the number of the line last read.
-
-    Opens plain, gzip and bzip2 files (told apart by their first bytes, not by their name),
-    standard input (``"-"``) and file objects, and turns every way in which reading can fail into a
-    `DataError`.
-
-    Parameters
-    ----------
-    source : str, path or file object
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._close: Callable[[], object] = lambda: None
-        self.number = 0
-        if isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-":
-            self.path = os.fspath(source)
-            file: Any = open_unpacked(self.path)
-            self._close = file.close
-        else:
-            file = sys.stdin.buffer if isinstance(source, (str, os.PathLike)) else source
-            self.path = str(getattr(file, "name", "<stream>"))
-        self._lines = takewhile(bool, iter(partial(file.readline, _MAX_LINE + 1), None))
-
-    def __enter__(self) -> Lines:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        with contextlib.suppress(OSError):  # a read error has been reported already
-            self._close()
-
-    def __iter__(self) -> Iterator[bytes]:
-        while lines := self.take(1):
-            yield lines[0]
-
-    def take(self, n: int) -> list[bytes]:
-        """Return up to ``n`` further lines with their line ends; none at the end of the source."""
-        lines: list[Any] = []
-        try:
-            # without a loop in Python; what was read before an error stays in the list
-            lines.extend(islice(self._lines, n))
-            if lines and isinstance(lines[0], str):
-                lines = [line.encode("utf-8") for line in lines]
-        except (OSError, EOFError, zlib.error, UnicodeError) as error:
-            self.number += len(lines) + 1
-            raise self.error(f"must be readable to its end, got {error}") from error
-        if lines and max(map(len, lines)) > _MAX_LINE:
-            self.number += next(i for i, line in enumerate(lines, 1) if len(line) > _MAX_LINE)
-            raise self.error(f"a line must have at most {_MAX_LINE} bytes; is this a text file?")
-        if lines and self.number == 0:
-            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-        self.number += len(lines)
-        return lines
-
-    def decode(self, line: bytes, number: int | None = None) -> str:
-        """Return the line as text, or say where it is not UTF-8."""
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            bad = line[error.start : error.start + 1]
-            raise self.error(f"must be UTF-8 text, got the byte {bad!r}", number) from error
-        if "\0" in text:
-            raise self.error("must be UTF-8 text, got a NUL byte", number)
-        return text
-
-    def error(self, message: str, number: int | None = None) -> DataError:
-        """Return a `DataError` that names the path and the line, the last one unless told."""
-        return DataError(f"{self.path}:{self.number if number is None else number}: {message}")
-
-
-def open_unpacked(path: str) -> gzip.GzipFile | bz2.BZ2File | IO[bytes]:
-    """Open a file for reading, through gzip or bzip2 if its first bytes say so."""
-    file = open(path, "rb")  # noqa: SIM115  # a pipe could not be opened again, and is not packed
-    magic = file.peek(3)
-    if magic[:2] == b"\x1f\x8b":
-        file.close()
-        return gzip.open(path, "rb")
-    if magic[:3] == b"BZh":
-        file.close()
-        return bz2.open(path, "rb")
-    return file
+    def __len__(self) -> int:
+        return len(self.label_sets)
 
 
 def stem(path: str | os.PathLike[str]) -> Path:
@@ -252,8 +207,17 @@ def _join_ids(parts: Sequence[Dataset | Batch]) -> tuple[Any, ...] | None:
         return None
     ids: list[Any] = []
     for part in parts:
-        ids += [None] * part.X.shape[0] if part.ids is None else part.ids
+        n = len(part) if isinstance(part, Batch) else len(part.Y)
+        ids += [None] * n if part.ids is None else part.ids
     return tuple(ids)
+
+
+def _check_room(n: int, q: int, path: str) -> None:
+    if n * q > _MAX_CELLS:
+        raise DataError(
+            f"{path}: must have at most {_MAX_CELLS:,} records times labels to be read at once, "
+            f"got {n:,} records and {q:,} labels so far; read it in chunks"
+        )
 
 
 def concatenate(parts: Iterable[Dataset], *, path: str) -> Dataset:
@@ -261,63 +225,105 @@ def concatenate(parts: Iterable[Dataset], *, path: str) -> Dataset:
 
     ``path`` says in an error message where the rows should have been.
     """
-    parts = list(parts)
-    if not parts:
-        raise DataError(f"{path}: must hold at least one record, got none")
-    first = parts[0]
+    found: list[Dataset] = []
+    n = 0
     for part in parts:
+        n += len(part.Y)
+        _check_room(n, len(part.label_names), path)
+        found.append(part)
+    if not found:
+        raise DataError(f"{path}: must hold at least one record, got none")
+    first = found[0]
+    for part in found:
         if (part.feature_names, part.label_names) != (first.feature_names, first.label_names):
             raise DataError(f"{path}: all parts must declare the same attributes as the first")
-    known = None
-    if any(part.known is not None for part in parts):
-        known = np.concatenate(
-            [np.ones(p.Y.shape, dtype=bool) if p.known is None else p.known for p in parts]
-        )
     return Dataset(
-        X=stack([part.X for part in parts]),
-        Y=np.concatenate([part.Y for part in parts]),
+        X=stack([part.X for part in found]),
+        Y=np.concatenate([part.Y for part in found]),
         feature_names=first.feature_names,
         label_names=first.label_names,
         name=first.name,
         n_train=first.n_train,
-        known=known,
-        ids=_join_ids(parts),
+        ids=_join_ids(found),
     )
 
 
-def collect(batches: Iterable[Batch], *, path: str, name: str, numeric: bool = False) -> Dataset:
+def join(batches: Iterable[Batch], *, path: str) -> Batch:
+    """Return all records of a stream as one batch; texts and named values stay what they are."""
+    found = list(batches)
+    if not found:
+        raise DataError(f"{path}: must hold at least one record, got none")
+    items: Any = [batch.items for batch in found]
+    unknown: list[LabelSet] | None = None
+    if any(batch.unknown for batch in found):
+        unknown = [labels for batch in found for labels in batch.unknown or [()] * len(batch)]
+    return Batch(
+        items=list(chain.from_iterable(items)) if isinstance(items[0], list) else stack(items),
+        label_sets=[labels for batch in found for labels in batch.label_sets],
+        unknown=unknown,
+        ids=_join_ids(found),
+        feature_names=found[0].feature_names,
+        label_names=found[0].label_names,
+    )
+
+
+def collect(
+    batches: Iterable[Batch],
+    *,
+    path: str,
+    name: str,
+    numeric: bool = False,
+    featurizer: Rows | None = None,
+) -> Dataset:
     """Return one `Dataset` made of all batches of a stream.
 
     Labels come in the order in which the file declares them, else sorted (``numeric``: as
-    integers).
+    integers). Texts and named values become the rows that ``featurizer`` makes of them; None is
+    ``Hashing()``.
     """
-    batches = list(batches)
-    if not batches:
-        raise DataError(f"{path}: must hold at least one record, got none")
-    sets = [labels for batch in batches for labels in batch.label_sets]
-    names = batches[0].label_names
-    if names is None:
-        found = {label for labels in sets if labels for label in labels}
-        names = tuple(sorted(found, key=int) if numeric else sorted(found))
-    column = {label: j for j, label in enumerate(names)}
-    Y = np.zeros((len(sets), len(names)), dtype=np.uint8)
-    known = np.ones(Y.shape, dtype=bool)
-    for i, labels in enumerate(sets):
-        if labels is None:
-            known[i] = False
-        else:
-            Y[i, [column[label] for label in labels]] = 1
-    first_row = 0
+    makes = Hashing() if featurizer is None else featurizer
+    rows: list[Any] = []
+    labelled: list[Batch] = []  # without their items, which may be large
+    found: dict[str, None] = {}
+    n = 0
     for batch in batches:
-        for i, unknown in enumerate(batch.unknown or (), start=first_row):
-            known[i, [column[label] for label in unknown]] = False
-        first_row += len(batch.label_sets)
+        rows.append(makes.rows(batch.items) if isinstance(batch.items, list) else batch.items)
+        labelled.append(replace(batch, items=[]))
+        found.update(dict.fromkeys(batch.label_names or ()))
+        for labels in (*batch.label_sets, *(batch.unknown or ())):
+            found.update(dict.fromkeys(labels or ()))
+        n += len(batch)
+        _check_room(n, len(found), path)
+    if not rows:
+        raise DataError(f"{path}: must hold at least one record, got none")
+    names = labelled[0].label_names
+    if names is None:
+        names = tuple(sorted(found, key=int) if numeric else sorted(found))
     return Dataset(
-        X=stack([batch.X for batch in batches]),
-        Y=Y,
-        feature_names=batches[0].feature_names,
+        X=stack(rows),
+        Y=_indicator(labelled, names, n),
+        feature_names=labelled[0].feature_names,
         label_names=names,
         name=name,
-        known=None if known.all() else known,
-        ids=_join_ids(batches),
+        ids=_join_ids(labelled),
     )
+
+
+def _indicator(batches: list[Batch], names: LabelSet, n: int) -> NDArray[Any]:
+    """Return the labels as an array; NaN where they are not known."""
+    is_open = any(batch.unknown or None in batch.label_sets for batch in batches)
+    Y: NDArray[Any] = np.zeros((n, len(names)), dtype=np.float32 if is_open else np.uint8)
+    column = {label: j for j, label in enumerate(names)}
+    i = 0
+    for batch in batches:
+        for labels, unknown in zip(
+            batch.label_sets, batch.unknown or [()] * len(batch), strict=True
+        ):
+            if labels is None:
+                Y[i] = np.nan
+            else:
+                Y[i, [column[label] for label in labels]] = 1
+                if unknown:
+                    Y[i, [column[label] for label in unknown]] = np.nan
+            i += 1
+    return Y

@@ -17,13 +17,17 @@ from scipy import sparse
 
 from tagstream.checks import DataError
 from tagstream.data.arff_header import short
-from tagstream.data.dataset import Batch, LabelSet, Lines, Source
+from tagstream.data.dataset import Batch, LabelSet
+from tagstream.data.lines import Lines, Source
 
 __all__ = ["iter_libsvm"]
 
 _HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})\s*", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_MAX_INDEX = 2**31 - 1  # what a CSR matrix of scipy can hold in its usual integers
+# A few bytes can declare billions: what a model makes of them would be gigabytes.
+_MAX_FEATURES = 2**24  # unless the caller says more
+_MOST_FEATURES = 2**31 - 1  # what a CSR matrix of scipy can hold in its usual integers
+_MAX_LABELS = 2**20  # in a header
 
 
 def iter_libsvm(
@@ -42,15 +46,17 @@ def iter_libsvm(
     chunk : int
         Records per batch.
     n_features : int or None
-        The number of columns of ``X``. None: what the header says; without a header, the largest
-        index seen so far, so that later batches can be wider.
+        The number of columns. None: what the header says; without a header, the largest
+        index seen so far, so that later batches can be wider. More than 16,777,216 must be said
+        here.
     zero_based : bool or None
         Whether indices count from 0. None: yes with a header, no without.
 
     Yields
     ------
     Batch
-        At most ``chunk`` records, ``X`` in CSR form; ``label_names`` is set if there is a header.
+        At most ``chunk`` records, ``items`` in CSR form; ``label_names`` is set if there is a
+        header.
 
     Raises
     ------
@@ -61,11 +67,13 @@ def iter_libsvm(
     --------
     >>> import io
     >>> batch, = iter_libsvm(io.BytesIO(b"3,7 1:0.5 4:2\\n 2:1\\n"))
-    >>> batch.X.toarray().tolist(), batch.label_sets
+    >>> batch.items.toarray().tolist(), batch.label_sets
     ([[0.5, 0.0, 0.0, 2.0], [0.0, 1.0, 0.0, 0.0]], [('3', '7'), ()])
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
+    if n_features is not None and not 1 <= n_features <= _MOST_FEATURES:
+        raise ValueError(f"n_features must be from 1 to {_MOST_FEATURES}, got {n_features}")
     with Lines(source) as lines:
         pending, n_records, n_labels = lines.take(1), None, None
         header = _HEADER.fullmatch(pending[0]) if pending else None
@@ -73,6 +81,16 @@ def iter_libsvm(
             n_records, declared, n_labels = (int(group) for group in header.groups())
             if n_features not in (None, declared):
                 raise lines.error(f"must have {n_features} features, got a header with {declared}")
+            if n_features is None and declared > _MAX_FEATURES:
+                raise lines.error(
+                    f"must have at most {_MAX_FEATURES} features, got a header with {declared}; "
+                    "if it is so, say n_features (--features)"
+                )
+            if n_labels > _MAX_LABELS:
+                raise lines.error(
+                    f"must have at most {_MAX_LABELS} labels, got a header with {n_labels}; "
+                    "without the header, labels are read as they occur"
+                )
             n_features, pending = declared, []
         if zero_based is None:
             zero_based = header is not None
@@ -165,11 +183,15 @@ class _Reader:
                 j, value = int(index) - self.base, float(text)
             except ValueError:
                 raise self._error(entry, number) from None
-            if not 0 <= j < (self.n_features or _MAX_INDEX):
-                highest = (self.n_features or _MAX_INDEX) - 1 + self.base
+            if not 0 <= j < (self.n_features or _MAX_FEATURES):
+                highest = (self.n_features or _MAX_FEATURES) - 1 + self.base
                 raise self.lines.error(
                     f"an index must be from {self.base} to {highest}, got {index.decode()}; "
-                    "do indices count from 0 or from 1 (zero_based=)?",
+                    + (
+                        "if there are so many features, say n_features (--features)"
+                        if j > highest and self.n_features is None
+                        else "do indices count from 0 or from 1 (zero_based)?"
+                    ),
                     number,
                 )
             if j in row:
@@ -183,7 +205,9 @@ class _Reader:
 
     def _error(self, text: bytes, number: int) -> DataError:
         found = short(text.decode("utf-8").strip())
+        hint = "; if these are texts, say format lines" if text.strip()[:1].isalpha() else ""
         return self.lines.error(
-            f"a record must be 'label,label index:value ...' in finite numbers, got {found!r}",
+            "a record must be 'label,label index:value ...' in finite numbers, "
+            f"got {found!r}{hint}",
             number,
         )

@@ -16,17 +16,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tagstream.checks import DataError
 from tagstream.data.arff import iter_arff
-from tagstream.data.dataset import Dataset, collect, concatenate, stem
-from tagstream.data.libsvm import iter_libsvm
-from tagstream.data.tabular import Hashing, iter_csv, iter_jsonl
+from tagstream.data.dataset import Dataset, Rows, concatenate
+from tagstream.data.formats import read
 
 __all__ = [
     "DATASETS",
@@ -34,7 +32,6 @@ __all__ = [
     "RemoteFile",
     "data_home",
     "fetch",
-    "format_of",
     "load",
     "present",
 ]
@@ -394,41 +391,45 @@ def load(
     *,
     data_home: str | os.PathLike[str] | None = None,
     progress: Any = False,
+    featurizer: Rows | None = None,
+    format: str | None = None,
     labels: Any = None,
     sep: str | None = None,
     text: str | None = None,
     ids: str | None = None,
-    missing: float = float("nan"),
-    hashing: Hashing | None = None,
+    delimiter: str | None = None,
+    missing: float | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
-    format: str | None = None,
 ) -> Dataset:
     """Read a whole data set, by name or from a file.
 
     Parameters
     ----------
     name_or_path : str or path
-        A key of `DATASETS`, downloaded if it is absent and can be; or the path of an ARFF, LIBSVM,
-        CSV or JSON Lines file, plain, ``.gz`` or ``.bz2``.
+        A key of `DATASETS`, downloaded if it is absent and can be; or the path of a file in one of
+        `FORMATS`, plain, ``.gz`` or ``.bz2``.
     data_home, progress
         For a name: see `fetch`.
+    featurizer : object with rows(items), or None
+        What makes rows of texts and of named values; None is ``Hashing()``.
+    format : str or None
+        A key of `FORMATS`. None: as the file's ending says.
     labels
-        For ARFF and CSV: see `iter_arff` and `iter_csv`.
+        For ARFF, CSV, JSON Lines and Parquet: see their readers, `iter_arff` and so on.
     sep, text, ids
-        For CSV: see `iter_csv`.
-    missing : float
-        For ARFF and CSV: what stands in ``X`` for a missing value.
-    hashing : Hashing or None
-        For text and mappings in CSV and JSON Lines.
+        For CSV, JSON Lines and Parquet.
+    delimiter : str or None
+        For CSV.
+    missing : float or None
+        For ARFF and CSV: what stands in ``X`` for a missing value; None is NaN.
     n_features, zero_based
         For LIBSVM: see `iter_libsvm`.
-    format : {"arff", "csv", "jsonl", "libsvm"} or None
-        None: as the file's suffix says.
 
     Returns
     -------
     Dataset
+        Where the file does not say whether a label applies, ``Y`` is NaN.
 
     Raises
     ------
@@ -441,74 +442,32 @@ def load(
     if isinstance(name_or_path, str) and key in DATASETS:
         return _load_by_name(DATASETS[key], data_home, progress, missing)
     path = Path(name_or_path)
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         raise FileNotFoundError(
             f"data must be a file or one of {', '.join(DATASETS)}, got {str(name_or_path)!r}"
         )
-    where, name = str(path), stem(path).name
-    match format or format_of(path):
-        case "arff":
-            return concatenate(iter_arff(path, labels=labels, missing=missing), path=where)
-        case "libsvm":
-            batches = iter_libsvm(path, n_features=n_features, zero_based=zero_based)
-            return collect(batches, path=where, name=name, numeric=True)
-        case "csv":
-            batches = iter_csv(
-                path,
-                labels=labels,
-                sep=sep,
-                text=text,
-                ids=ids,
-                missing=missing,
-                hashing=hashing,
-            )
-            return collect(batches, path=where, name=name)
-        case "jsonl":
-            return collect(iter_jsonl(path, hashing=hashing), path=where, name=name)
-        case other:
-            raise ValueError(f"format must be arff, csv, jsonl or libsvm, got {other!r}")
+    return read(
+        path,
+        format=format,
+        featurizer=featurizer,
+        labels=labels,
+        sep=sep,
+        text=text,
+        ids=ids,
+        delimiter=delimiter,
+        missing=missing,
+        n_features=n_features,
+        zero_based=zero_based,
+    )
 
 
 def _load_by_name(
-    info: DatasetInfo, home: str | os.PathLike[str] | None, progress: Any, missing: float
+    info: DatasetInfo, home: str | os.PathLike[str] | None, progress: Any, missing: float | None
 ) -> Dataset:
     paths = fetch(info.name, data_home=home, progress=progress)
     xml = paths[0].parent / f"{info.name}.xml"
     labels = xml if xml.is_file() else info.labels
-    parts = chain.from_iterable(iter_arff(path, labels=labels, missing=missing) for path in paths)
+    fill = float("nan") if missing is None else missing
+    parts = chain.from_iterable(iter_arff(path, labels=labels, missing=fill) for path in paths)
     data = concatenate(parts, path=str(paths[0]))
-    return Dataset(
-        data.X,
-        data.Y,
-        data.feature_names,
-        data.label_names,
-        name=info.name,
-        n_train=info.n_train,
-        known=data.known,
-    )
-
-
-_SUFFIXES: Sequence[tuple[str, tuple[str, ...]]] = [
-    ("arff", (".arff",)),
-    ("csv", (".csv",)),
-    ("jsonl", (".jsonl", ".ndjson")),
-    ("libsvm", (".libsvm", ".svm", ".svmlight", ".txt")),
-]
-
-
-def format_of(path: str | os.PathLike[str]) -> str:
-    """Return the format that a file's suffix tells: arff, csv, jsonl or libsvm.
-
-    Examples
-    --------
-    >>> format_of("posts.jsonl.gz"), format_of("train.svm")
-    ('jsonl', 'libsvm')
-    """
-    path = Path(path)
-    suffix = (path.with_suffix("") if path.suffix in {".gz", ".bz2"} else path).suffix.lower()
-    for name, suffixes in _SUFFIXES:
-        if suffix in suffixes:
-            return name
-    raise ValueError(
-        f"the suffix of {str(path)!r} must tell its format, got {suffix!r}; pass format="
-    )
+    return replace(data, name=info.name, n_train=info.n_train)

@@ -1,258 +1,84 @@
-"""CSV and JSON Lines: the formats a stream of records usually comes in.
+"""Tables with a header line (CSV, TSV, semicolons), and plain lines of text.
 
-Both readers take a path, an open file, or ``"-"`` for standard input, and hand out a batch as soon
-as it is full: with ``chunk=1`` every record is passed on before the next one is read. The set of
-labels need not be known; each record carries its own.
-
-Text, and features that come as a mapping, are hashed into a fixed number of columns, so a word
-never seen before has its place at once and nothing has to be fitted. `Hashing` holds the few
-numbers that decide where; a model that is saved must be saved with them.
+The readers take a path, an open file, or ``"-"`` for standard input, and hand out a batch as soon
+as it is full: with ``chunk=1`` every record is passed on before the next one is read.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy import sparse
 
 from tagstream.data.arff_header import short, to_number
-from tagstream.data.dataset import Batch, LabelSet, Lines, Matrix, Source
+from tagstream.data.dataset import Batch, Items, LabelSet
+from tagstream.data.lines import Lines, Source
+from tagstream.data.records import read_tag, split_tags
 
-__all__ = ["Hashing", "iter_csv", "iter_jsonl"]
+__all__ = ["find_delimiter", "iter_csv", "iter_lines"]
 
+_DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
+_QUOTED = re.compile(r'"[^"]*"')
+Labels: TypeAlias = "Sequence[str] | str | int | Literal[False] | None"
 
-@dataclass(frozen=True)
-class Hashing:
-    """How text and mappings become columns.
-
-    All fields are plain JSON values: ``Hashing(**dataclasses.asdict(h)) == h``.
-
-    Parameters
-    ----------
-    n_features : int
-        Number of columns. Two features can fall into one column; the more columns, the rarer.
-    alternate_sign : bool
-        Add half of the features with a minus sign, so that on average those that share a column
-        cancel instead of adding up.
-    ngrams : int
-        Text only: runs of up to this many words are features too.
-    normalize : bool
-        Text only: scale every row to unit length.
-
-    Examples
-    --------
-    >>> X = Hashing(n_features=16).texts(["a quiet beach", "Quiet, quiet!"])
-    >>> X.shape, X.nnz
-    ((2, 16), 3)
-    """
-
-    n_features: int = 2**18
-    alternate_sign: bool = True
-    ngrams: int = 1
-    normalize: bool = True
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.n_features < 2**31:
-            raise ValueError(f"n_features must be from 1 to 2**31 - 1, got {self.n_features}")
-        if self.ngrams < 1:
-            raise ValueError(f"ngrams must be at least 1, got {self.ngrams}")
-
-    def texts(self, texts: Sequence[str]) -> sparse.csr_matrix:
-        """Return one row per text: counts of its words, by scikit-learn's ``HashingVectorizer``."""
-        from sklearn.feature_extraction.text import HashingVectorizer
-
-        return HashingVectorizer(
-            n_features=self.n_features,
-            alternate_sign=self.alternate_sign,
-            ngram_range=(1, self.ngrams),
-            norm="l2" if self.normalize else None,
-        ).transform(texts)
-
-    def mappings(self, mappings: Sequence[dict[str, Any]]) -> sparse.csr_matrix:
-        """Return one row per mapping of names to numbers or words, by ``FeatureHasher``."""
-        from sklearn.feature_extraction import FeatureHasher
-
-        return FeatureHasher(self.n_features, alternate_sign=self.alternate_sign).transform(
-            mappings
-        )
+_MAX_BATCH = 1 << 24  # bytes of records after which a batch is handed out
 
 
-def iter_jsonl(
-    source: Source, *, chunk: int = 256, hashing: Hashing | None = None
-) -> Iterator[Batch]:
-    """Read JSON Lines in batches.
+def iter_lines(source: Source, *, chunk: int = 256) -> Iterator[Batch]:
+    """Read plain text, one record per line, without labels.
 
-    A record is ``{"id": …, "x": …, "y": ["tag", …]}``, where ``x`` is a list of numbers or a
-    mapping, or has ``"text": "…"`` in place of ``x``. ``id`` and ``y`` may be absent, ``y`` may be
-    null; other keys are ignored. All records must be of the kind of the first.
+    An empty line is an empty text, so that the n-th record is the n-th line.
 
     Parameters
     ----------
     source : path, file object, or "-" for standard input
-        Plain, gzip or bzip2.
+        Plain, gzip or bzip2; UTF-8.
     chunk : int
         Records per batch.
-    hashing : Hashing or None
-        For text and mappings; None is ``Hashing()``.
 
     Yields
     ------
     Batch
-        At most ``chunk`` records. ``X`` is CSR for text and mappings.
-
-    Raises
-    ------
-    DataError
-        Naming path and line, when a line is not such a record.
+        At most ``chunk`` records.
 
     Examples
     --------
     >>> import io
-    >>> stream = io.StringIO('{"id": 7, "x": [0, 1.5], "y": ["sea", "sun"]}\\n{"x": [1, 0]}\\n')
-    >>> batch, = iter_jsonl(stream)
-    >>> batch.X.tolist(), batch.label_sets, batch.ids
-    ([[0.0, 1.5], [1.0, 0.0]], [('sea', 'sun'), None], (7, None))
+    >>> [batch.items for batch in iter_lines(io.BytesIO(b"Low tide\\nRain"), chunk=1)]
+    [['Low tide'], ['Rain']]
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     with Lines(source) as lines:
-        reader = _JsonReader(lines, hashing or Hashing())
-        records: list[dict[str, Any]] = []
-        for line in lines:
-            if line.strip():
-                records.append(reader.parse(line))
-            if len(records) == chunk:
-                yield reader.batch(records)
-                records = []
-        if records:
-            yield reader.batch(records)
-
-
-class _JsonReader:
-    """Checks records and turns them into batches; remembers what the first record was like."""
-
-    def __init__(self, lines: Lines, hashing: Hashing) -> None:
-        self.lines = lines
-        self.hashing = hashing
-        self.kind: str | None = None  # "vector", "mapping" or "text"
-        self.width = 0
-
-    def parse(self, line: bytes) -> dict[str, Any]:
-        text = self.lines.decode(line)
-        try:
-            record = json.loads(text, parse_constant=_refuse, object_pairs_hook=_without_repetition)
-        except (ValueError, RecursionError) as error:
-            raise self.lines.error(f"must be a JSON object, got {error}") from error
-        if not isinstance(record, dict):
-            raise self.lines.error(f"must be a JSON object, got {short(text.strip())!r}")
-        if ("x" in record) == ("text" in record):
-            raise self.lines.error('a record must have either "x" or "text"')
-        kind = self._check_x(record["x"]) if "x" in record else self._check_text(record["text"])
-        self.kind = self.kind or kind
-        if kind != self.kind:
-            raise self.lines.error(
-                f"all records must have a {self.kind} like the first, got a {kind}"
-            )
-        self._check_y(record.get("y"))
-        identifier = record.get("id")
-        if isinstance(identifier, (dict, list)):
-            raise self.lines.error(f"id must be a string or a number, got {identifier!r}")
-        return record
-
-    def _check_text(self, text: object) -> str:
-        if not isinstance(text, str):
-            raise self.lines.error(f"text must be a string, got {short(repr(text))}")
-        self._check_encodable(text)
-        return "text"
-
-    def _check_x(self, x: object) -> str:
-        if isinstance(x, dict):
-            for name, value in x.items():
-                self._check_encodable(name)
-                if isinstance(value, str):
-                    self._check_encodable(value)
-                elif not _is_finite(value):
-                    raise self.lines.error(
-                        f"x must map names to finite numbers or strings, got {short(repr(value))}"
-                    )
-            return "mapping"
-        if not isinstance(x, list) or not all(_is_finite(value) for value in x):
-            raise self.lines.error(
-                f"x must be a list of finite numbers or a mapping, got {short(repr(x))}"
-            )
-        if self.kind == "vector" and len(x) != self.width:
-            raise self.lines.error(f"x must have {self.width} values, got {len(x)}")
-        self.width = len(x)
-        return "vector"
-
-    def _check_y(self, y: object) -> None:
-        if y is None:
-            return
-        if not isinstance(y, list) or not all(isinstance(tag, str) for tag in y):
-            raise self.lines.error(f"y must be a list of strings, got {short(repr(y))}")
-        for tag in y:
-            self._check_encodable(tag)
-
-    def _check_encodable(self, text: str) -> None:
-        if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-            raise self.lines.error(f"a string must be valid Unicode, got {short(ascii(text))}")
-
-    def batch(self, records: list[dict[str, Any]]) -> Batch:
-        X: Matrix
-        if self.kind == "text":
-            X = self.hashing.texts([record["text"] for record in records])
-        elif self.kind == "mapping":
-            X = self.hashing.mappings([record["x"] for record in records])
-        else:
-            X = np.array([record["x"] for record in records], dtype=np.float64)
-            X = X.reshape(len(records), self.width)
-        labels: list[LabelSet | None] = [
-            None if record.get("y") is None else tuple(dict.fromkeys(record["y"]))
-            for record in records
-        ]
-        ids = tuple(record.get("id") for record in records)
-        return Batch(X, labels, ids=None if all(i is None for i in ids) else ids)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"the number {constant}")
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        raise ValueError("a key that is repeated")
-    return mapping
-
-
-def _is_finite(value: object) -> bool:
-    if not isinstance(value, (int, float)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer too large for a float
-        return False
+        while block := lines.take(chunk):
+            first = lines.number - len(block) + 1
+            texts = [
+                lines.decode(line, number).rstrip("\r\n")
+                for number, line in enumerate(block, first)
+            ]
+            yield Batch(texts, [None] * len(texts))
 
 
 def iter_csv(
     source: Source,
     *,
-    labels: Sequence[str] | str | int | None = None,
+    labels: Labels = None,
     sep: str | None = None,
     text: str | None = None,
     ids: str | None = None,
+    delimiter: str | None = None,
     chunk: int = 256,
     missing: float = math.nan,
-    hashing: Hashing | None = None,
 ) -> Iterator[Batch]:
     """Read comma-separated values with a header line in batches.
+
+    Blanks around the names of columns and around tags are taken off.
 
     Parameters
     ----------
@@ -261,21 +87,22 @@ def iter_csv(
     labels : sequence of str, str, int, or None
         Which columns are labels. Names; or one prefix that the names share; or a number of columns,
         the first ones if positive, the last ones if negative. Their cells are 0 or 1; an empty cell
-        or ``?`` means unknown. With ``sep``: the name of the one column that holds the tags. None:
-        the records have no labels.
+        or ``?`` means unknown. With ``sep``: the name of the one column that holds the tags. None
+        or False: labels are not read.
     sep : str or None
         What separates the tags within the column ``labels``. An empty cell is an empty set.
     text : str or None
-        The column whose text is hashed into ``X``. None: all columns that are neither labels nor
+        The column whose texts are the items. None: all columns that are neither labels nor
         identifiers must be numbers, and are the features. With a text column, those are ignored.
     ids : str or None
         The column with the records' identifiers.
+    delimiter : str or None
+        What stands between the cells. None: a comma, a tab or a semicolon, as the header line has
+        it.
     chunk : int
         Records per batch.
     missing : float
-        What stands in ``X`` for an empty cell or a ``?``.
-    hashing : Hashing or None
-        For ``text``; None is ``Hashing()``.
+        What stands for an empty cell or a ``?`` among the features.
 
     Yields
     ------
@@ -292,40 +119,61 @@ def iter_csv(
     >>> import io
     >>> stream = io.StringIO("height,tags\\n1.5,sea|sun\\n2,\\n")
     >>> batch, = iter_csv(stream, labels="tags", sep="|")
-    >>> batch.X.tolist(), batch.label_sets
+    >>> batch.items.tolist(), batch.label_sets
     ([[1.5], [2.0]], [('sea', 'sun'), ()])
+    >>> batch, = iter_csv(io.StringIO("body;when\\nLow tide;noon\\n"), text="body")
+    >>> batch.items
+    ['Low tide']
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if sep is not None and not (isinstance(labels, str) and sep):
         raise ValueError("sep must come with labels, the name of the column that holds the tags")
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ValueError(f"delimiter must be one character, no quote, got {delimiter!r}")
     with Lines(source) as lines:
-        rows = _csv_rows(lines)
+        rows = _csv_rows(lines, delimiter)
         header = next(rows, None)
         if header is None:
             raise lines.error("must not be empty")
-        reader = _CsvReader(lines, header, labels, sep, text, ids, missing, hashing or Hashing())
-        records: list[tuple[int, list[str]]] = []
+        reader = _CsvReader(lines, header, labels, sep, text, ids, missing)
+        n_bytes = 0
         for row in rows:
-            if len(row) != len(header):
-                raise lines.error(f"a row must have {len(header)} values, got {len(row)}")
-            records.append((lines.number, row))
-            if len(records) == chunk:
-                yield reader.batch(records)
-                records = []
-        if records:
-            yield reader.batch(records)
+            n_bytes += reader.add(row)
+            if len(reader.items) == chunk or n_bytes > _MAX_BATCH:
+                yield reader.batch()
+                n_bytes = 0
+        if reader.items:
+            yield reader.batch()
 
 
-def _csv_rows(lines: Lines) -> Iterator[list[str]]:
-    rows = csv.reader((lines.decode(line) for line in lines), strict=True)
+def find_delimiter(header: str) -> str:
+    """Return what stands between the names of a header line: a comma, a tab or a semicolon.
+
+    Examples
+    --------
+    >>> find_delimiter('id;"text, plain";tags')
+    ';'
+    """
+    unquoted = _QUOTED.sub("", header)
+    return max(_DELIMITERS, key=unquoted.count)
+
+
+def _csv_rows(lines: Lines, delimiter: str | None) -> Iterator[list[str]]:
+    texts = (lines.decode(line) for line in lines)
+    first = next((text for text in texts if text.strip()), None)
+    if first is None:
+        return
+    delimiter = find_delimiter(first) if delimiter is None else delimiter
+    rows = csv.reader(chain([first], texts), strict=True, delimiter=delimiter)
     while True:
         try:
             row = next(rows)
         except StopIteration:
             return
         except csv.Error as error:
-            raise lines.error(f"must be comma-separated values, got {error}") from error
+            kind = _DELIMITERS.get(delimiter, repr(delimiter))
+            raise lines.error(f"must be {kind}-separated values, got {error}") from error
         if row:
             yield row
 
@@ -337,14 +185,14 @@ class _CsvReader:
         self,
         lines: Lines,
         header: list[str],
-        labels: Sequence[str] | str | int | None,
+        labels: Labels,
         sep: str | None,
         text: str | None,
         ids: str | None,
         missing: float,
-        hashing: Hashing,
     ) -> None:
-        self.lines, self.sep, self.missing, self.hashing = lines, sep, missing, hashing
+        self.lines, self.sep, self.missing = lines, sep, missing
+        header = [name.strip() for name in header]
         if len(set(header)) < len(header):
             twice = Counter(header).most_common(1)[0][0]
             raise lines.error(f"column names must differ, got {twice!r} twice")
@@ -356,6 +204,16 @@ class _CsvReader:
         self.features = [j for j in range(len(header)) if j not in other]
         if self.text is None and not self.features:
             raise lines.error("must have a column that is a feature")
+        if self.sep is None:
+            for j in self.labels:
+                read_tag(header[j], lines.error, lines.number)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.items: list[Any] = []
+        self.label_sets: list[LabelSet | None] = []
+        self.unknown: list[LabelSet] = []
+        self.identifiers: list[str] = []
 
     def _find(self, name: str) -> int:
         if name not in self.names:
@@ -364,8 +222,8 @@ class _CsvReader:
             )
         return self.names.index(name)
 
-    def _find_labels(self, labels: Sequence[str] | str | int | None) -> list[int]:
-        if labels is None:
+    def _find_labels(self, labels: Labels) -> list[int]:
+        if labels is None or labels is False:
             return []
         if isinstance(labels, int):
             if not 0 < abs(labels) < len(self.names):
@@ -385,62 +243,66 @@ class _CsvReader:
             )
         return found
 
-    def batch(self, rows: list[tuple[int, list[str]]]) -> Batch:
-        """Return the rows, given with their line numbers."""
-        label_sets: list[LabelSet | None] = []
-        unknown: list[LabelSet] = []
-        for number, row in rows:
-            yes, open_ = self._read_labels(row, number)
-            label_sets.append(yes)
-            unknown.append(open_)
+    def add(self, row: list[str]) -> int:
+        """Take in a row, or refuse it; return its size.
+
+        A row is read to its end before the next one, so that the first bad line is blamed.
+        """
+        if len(row) != len(self.names):
+            raise self.lines.error(f"a row must have {len(self.names)} values, got {len(row)}")
+        labels, unknown = self._read_labels(row)
+        item: Any = [self._number(row[j], j) for j in self.features] if self.text is None else None
+        self.items.append(item if self.text is None else row[self.text])
+        self.label_sets.append(labels)
+        self.unknown.append(unknown)
+        if self.ids is not None:
+            self.identifiers.append(row[self.ids])
+        return sum(map(len, row))
+
+    def batch(self) -> Batch:
+        """Return what was taken in since the last batch."""
+        items: Items = self.items
+        if self.text is None:
+            items = np.array(self.items, dtype=np.float64)
         has_columns = bool(self.labels) and self.sep is None
-        return Batch(
-            X=self._read_features(rows),
-            label_sets=label_sets,
-            unknown=unknown if any(unknown) else None,
-            ids=None if self.ids is None else tuple(row[self.ids] for _, row in rows),
+        batch = Batch(
+            items=items,
+            label_sets=self.label_sets,
+            unknown=self.unknown if any(self.unknown) else None,
+            ids=None if self.ids is None else tuple(self.identifiers),
             feature_names=None if self.text is not None else self._names(self.features),
             label_names=self._names(self.labels) if has_columns else None,
         )
+        self._clear()
+        return batch
 
     def _names(self, columns: list[int]) -> tuple[str, ...]:
         return tuple(self.names[j] for j in columns)
 
-    def _read_features(self, rows: list[tuple[int, list[str]]]) -> Matrix:
-        if self.text is not None:
-            return self.hashing.texts([row[self.text] for _, row in rows])
-        return np.array(
-            [[self._number(row[j], j, number) for j in self.features] for number, row in rows],
-            dtype=np.float64,
-        )
-
-    def _number(self, cell: str, j: int, number: int) -> float:
+    def _number(self, cell: str, j: int) -> float:
         cell = cell.strip()
         if cell in {"", "?"}:
             return self.missing
         value = to_number(cell)
         if value is None:
             raise self.lines.error(
-                f"column {self.names[j]!r} must be a finite number, got {short(cell)!r}", number
+                f"column {self.names[j]!r} must be a finite number, got {short(cell)!r}"
             )
         return value
 
-    def _read_labels(self, row: list[str], number: int) -> tuple[LabelSet | None, LabelSet]:
+    def _read_labels(self, row: list[str]) -> tuple[LabelSet | None, LabelSet]:
         """Return the labels that apply and those of which it is not known."""
         if not self.labels:
             return None, ()
         if self.sep is not None:
-            tags = (tag.strip() for tag in row[self.labels[0]].split(self.sep))
-            return tuple(dict.fromkeys(tag for tag in tags if tag)), ()
+            return split_tags(row[self.labels[0]], self.sep), ()
         yes, unknown = [], []
         for j in self.labels:
-            value = 0.0 if row[j] == "0" else self._number(row[j], j, number)
+            value = 0.0 if row[j] == "0" else self._number(row[j], j)
             if row[j].strip() in {"", "?"}:
                 unknown.append(self.names[j])
             elif value not in {0.0, 1.0}:
-                raise self.lines.error(
-                    f"label {self.names[j]!r} must be 0 or 1, got {row[j]!r}", number
-                )
+                raise self.lines.error(f"label {self.names[j]!r} must be 0 or 1, got {row[j]!r}")
             elif value:
                 yes.append(self.names[j])
         if len(unknown) == len(self.labels):

@@ -5,5 +5,6 @@ from tagstream.models.neighbors import Explanation, Neighbor
 from tagstream.models.olansgd import OLANSGD
 from tagstream.models.oml import OML
 from tagstream.models.osml_elm import OSMLELM
+from tagstream.models.published import PublishedOML
 
-__all__ = ["KNN", "OLANSGD", "OML", "OSMLELM", "Explanation", "Neighbor"]
+__all__ = ["KNN", "OLANSGD", "OML", "OSMLELM", "Explanation", "Neighbor", "PublishedOML"]

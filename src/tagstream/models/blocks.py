@@ -17,25 +17,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 
 from tagstream.base import StreamClassifier
-from tagstream.checks import Rows, expect, expect_indptr, expect_keys
-from tagstream.kernels import compiled
-from tagstream.labels import Labels
+from tagstream.checks import LARGEST_VALUE, Rows, expect, expect_indptr, expect_keys
+from tagstream.kernels import PRIOR, compiled
+from tagstream.labels import Batch, Labels
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Block",
     "BlockClassifier",
     "Core",
+    "Restored",
     "Scaling",
+    "check_size",
     "checked_count",
     "insert",
     "regress",
+    "solve_upper",
     "to_unit",
 ]
 
@@ -45,6 +52,16 @@ Bools = npt.NDArray[np.bool_]
 
 # Scaled values beyond this are cut: one outlier must not outweigh the rest of the stream.
 LARGEST_SCALED = 5.0
+
+# A column whose spread is not above this is constant.
+SMALLEST_SPREAD = 1e-300
+
+# Numbers in a started learner, 1 GiB of them.  A few bytes of a file, or one row, must not ask for
+# more memory than a machine has.
+LARGEST_CORE = 2**27
+
+# Examples that a counter of a saved model may claim.
+LARGEST_COUNT = 2**48
 
 
 @compiled
@@ -80,12 +97,32 @@ def regress(S: Matrix, row: Matrix) -> None:
             row[j] -= w * S[i, j]
 
 
+@compiled
+def solve_upper(R: Matrix, B: Matrix) -> None:
+    """Turn ``B`` into R⁻¹B by back substitution, in place; ``R`` is an upper triangle.
+
+    A column of the result has the same bits whatever columns stand beside it, which LAPACK does
+    not promise.
+    """
+    n, m = B.shape
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            r = R[i, k]
+            for j in range(m):
+                B[i, j] -= r * B[k, j]
+        for j in range(m):
+            B[i, j] /= R[i, i]
+
+
 def to_unit(margin: Matrix) -> Matrix:
-    """Return 1 / (1 + exp(−2 margin)): at least 0.5 exactly where ``margin`` > 0."""
+    """Return 1 / (1 + exp(−2 margin)), at least 0.5 where ``margin`` > 0, else clearly less.
+
+    A score that is within 10⁻⁶ of a threshold reaches it, so the score of a margin that is zero or
+    less (or not a number: it says nothing for the label) is at most 0.5 − 2·10⁻⁶.
+    """
     with np.errstate(over="ignore"):
         unit: Matrix = 1 / (1 + np.exp(-2 * margin))
-    # Rounding would lift a margin just below zero, and zero itself, to 0.5.
-    return np.where(margin > 0, unit, np.minimum(unit, np.nextafter(0.5, 0)))
+    return np.where(margin > 0, unit, np.fmin(unit, 0.5 - 2 * PRIOR))
 
 
 class Scaling(NamedTuple):
@@ -118,7 +155,7 @@ class Scaling(NamedTuple):
         else:
             shift, spread = X.mean(axis=0), X.std(axis=0)
         # A column that is constant up to rounding is only shifted.
-        flat = spread <= 1e-9 * np.maximum(np.abs(low), np.abs(high)) + 1e-300
+        flat = spread <= 1e-9 * np.maximum(np.abs(low), np.abs(high)) + SMALLEST_SPREAD
         factor = 1 / np.where(flat, 1.0, spread)
         binary = ((X == 0) | (X == 1)).all(axis=0)
         return cls(np.where(binary, 0.0, shift), np.where(binary, 1.0, factor))
@@ -135,25 +172,32 @@ class Scaling(NamedTuple):
 
     def dump(self) -> dict[str, Any]:
         """Return the state as plain values."""
-        return {"shift": self.shift.copy(), "factor": self.factor.copy()}
+        return {"shift": np.array(self.shift), "factor": np.array(self.factor)}
 
     @classmethod
     def load(cls, state: Any, p: int) -> Scaling:
         """Return what :meth:`dump` described, for ``p`` features."""
         expect_keys("the scaling", state, "shift", "factor")
-        return cls(*(expect(name, state[name], np.float64, (p,)) for name in ("shift", "factor")))
+        self = cls(*(expect(name, state[name], np.float64, (p,)) for name in ("shift", "factor")))
+        check_size("shift", self.shift, 2 * LARGEST_VALUE)
+        check_size("factor", self.factor, 1 / SMALLEST_SPREAD)
+        if (self.factor <= 0).any():
+            raise ValueError(f"factor must be positive, got {self.factor.min():g}")
+        return self
 
 
 class Block:
     """The first rows of a stream with their labels, until there are ``size`` of them.
 
-    ``early`` is the owner's: what it has made of the rows for predictions, no part of the state.
+    Arrays that were added are never written to again, so that blocks may share them.  ``early`` is
+    the owner's: what it has made of the rows for predictions, no part of the state.
     """
+
+    early: _Early | None = None
 
     def __init__(self, size: int, p: int, q: int, sparse: bool) -> None:
         self.size, self.p, self.q, self.sparse = size, p, q, sparse
         self.n = 0
-        self.early: _Early | None = None
         self._parts: list[tuple[Rows, Bytes, Bools]] = []
 
     def add(self, X: Rows, labels: Labels) -> None:
@@ -172,6 +216,27 @@ class Block:
         ]
         self.q = q
         self.early = None
+
+    def snapshot(self) -> Block:
+        """Return a block that does not see what happens to this one."""
+        block = Block(self.size, self.p, self.q, self.sparse)
+        block.n, block._parts, block.early = self.n, list(self._parts), self.early
+        return block
+
+    def take_early(self) -> _Early | None:
+        """Take ``early`` out; of several threads that ask at once, one gets it."""
+        early: _Early | None = self.__dict__.pop("early", None)
+        return early
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "early"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._parts = [
+            (X.copy() if self.sparse else np.array(X), np.array(Y), np.array(known))
+            for X, Y, known in self._parts
+        ]
 
     def head(self, n: int) -> Block:
         """Return a block of the first ``n`` rows."""
@@ -230,7 +295,7 @@ class Block:
         known = expect("known", state["known"], np.bool_, (n, q))
         if (known < Y).any():
             raise ValueError("Y must hold 0 and 1 only, and 0 where it is not known")
-        block = cls(checked_count("size", state["size"], 1), p, q, sparse)
+        block = cls(checked_count("size", state["size"], 1, LARGEST_COUNT), p, q, sparse)
         if n >= block.size:
             raise ValueError(f"the first block must have fewer than {block.size} rows, got {n}")
         if sparse:
@@ -243,9 +308,11 @@ class Block:
                 (np.diff(row) == 0) & (np.diff(indices) <= 0)
             ).any():
                 raise ValueError("the rows of the first block must be a canonical CSR matrix")
+            check_size("data", data, LARGEST_VALUE)
             X: Rows = sp.csr_matrix((data, indices, indptr), shape=(n, p))
         else:
             X = expect("X", state["X"], np.float64, (n, p))
+            check_size("X", X, LARGEST_VALUE)
         if n:
             block.add(X, Labels(Y, known))
         return block
@@ -263,6 +330,9 @@ class Core(Protocol):
     def grow(self, q: int) -> None:
         """Make room for new labels to the right."""
 
+    def copy(self) -> Self:
+        """Return a core of its own, with arrays that may be written to."""
+
     def dump(self) -> dict[str, Any]:
         """Return the state as plain values."""
 
@@ -271,10 +341,23 @@ class Core(Protocol):
         """Bytes of the state."""
 
 
+class Restored:
+    """Arrays that come back from a pickle as read-only maps of a file are copied.
+
+    A core's arrays are written to by compiled loops.
+    """
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            mapped = isinstance(value, np.ndarray) and not value.flags.writeable
+            self.__dict__[name] = np.array(value) if mapped else value
+
+
 class _Early(NamedTuple):
     core: Core
     n_made: int  # rows of which the core was made
     n_learnt: int  # rows that it has learnt, those included
+    shared: bool  # with another learner: to be copied before it learns more
 
 
 class BlockClassifier(StreamClassifier):
@@ -288,8 +371,13 @@ class BlockClassifier(StreamClassifier):
 
     _block: Block | None
     _core: Core | None
+    _shared = False  # the core is also another learner's: to be copied before it changes
 
     def _block_size(self) -> int:
+        raise NotImplementedError
+
+    def _core_size(self, p: int, q: int) -> int:
+        """Return how many numbers a core for p features and q labels holds."""
         raise NotImplementedError
 
     def _make(self, block: Block, early: bool) -> Core:
@@ -303,14 +391,28 @@ class BlockClassifier(StreamClassifier):
         """Bytes of the state."""
         return sum(part.nbytes for part in (self._block, self._core) if part is not None)
 
+    def _read_batch(self, rows: Rows, Y: Any, classes: Any, names: list[Hashable]) -> Batch:
+        batch = super()._read_batch(rows, Y, classes, names)
+        self._check_core_size(rows.shape[1], len(batch.names))
+        return batch
+
+    def _check_core_size(self, p: int, q: int) -> None:
+        size = self._core_size(p, q)
+        if size > LARGEST_CORE:
+            raise ValueError(
+                f"a {type(self).__name__} must hold at most {LARGEST_CORE} numbers, got {size} for "
+                f"{p} features and {q} labels"
+            )
+
     def _start(self) -> None:
         self._block = Block(self._block_size(), self.n_features_in_, 0, self._sparse)
-        self._core = None
+        self._core, self._shared = None, False
 
     def _grow(self, q: int) -> None:
-        for part in (self._block, self._core):
-            if part is not None:
-                part.grow(q)
+        if self._block is not None:
+            self._block.grow(q)
+        else:
+            self._own_core().grow(q)
 
     def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
         Y, known = labels
@@ -319,31 +421,63 @@ class BlockClassifier(StreamClassifier):
         elif not known.any(axis=1).all():
             some = known.any(axis=1)
             X, Y, known = X[some], Y[some], known[some]
-        if self._block is not None:
+        if X.shape[0] and self._block is not None:
             room = self._block.size - self._block.n
             self._block.add(X[:room], Labels(Y[:room], known[:room]))
             if self._block.n < self._block.size:
                 return
-            self._core = self._make(self._block, early=False)
+            self._core, self._shared = self._make(self._block, early=False), False
             self._block = None
             X, Y, known = X[room:], Y[room:], known[room:]
         if X.shape[0]:
-            self._started().learn(X, Y, known)
+            self._own_core().learn(X, Y, known)
+
+    def _own_core(self) -> Core:
+        """Return the core, to change it; nobody else has it."""
+        assert self._core is not None
+        if self._shared:
+            self._core, self._shared = self._core.copy(), False
+        return self._core
 
     def _started(self) -> Any:
-        """Return the core; before the first block is full, one made of what there is."""
+        """Return the core, to read it; before the first block is full, one made of what there is.
+
+        Threads may ask at once: a core that has learnt all rows is only read, and an older one is
+        brought up to date by the one thread that got hold of it, while others make their own.
+        """
         if self._block is None:
             return self._core
         block, early = self._block, self._block.early
-        n_made = 1 << (block.n.bit_length() - 1)
+        if block.n == 0:
+            raise NotFittedError(
+                f"this {type(self).__name__} must have seen an item with known labels, got none"
+            )
+        if early is not None and early.n_learnt == block.n:
+            return early.core
+        early, n_made = block.take_early(), 1 << (block.n.bit_length() - 1)
         if early is None or early.n_made != n_made:
-            early = _Early(self._make(block.head(n_made), early=True), n_made, n_made)
-        if early.n_learnt < block.n:
+            core, n_learnt = self._make(block.head(n_made), early=True), n_made
+        else:
+            core, n_learnt = early.core.copy() if early.shared else early.core, early.n_learnt
+        if n_learnt < block.n:
             X, Y, known = block.rows()
-            new = slice(early.n_learnt, None)
-            early.core.learn(X[new], Y[new], known[new])
-        block.early = early._replace(n_learnt=block.n)
-        return early.core
+            core.learn(X[n_learnt:], Y[n_learnt:], known[n_learnt:])
+        block.early = _Early(core, n_made, block.n, shared=False)
+        return core
+
+    def _freeze(self, clone: BlockClassifier) -> None:
+        """Give ``clone``, a shallow copy of this learner, a picture that learning will not change.
+
+        Takes no time that depends on the size of a core: it is copied when this learner next
+        changes it.
+        """
+        self._shared = clone._shared = True
+        if self._block is not None:
+            if self._block.n:
+                self._started()
+                assert self._block.early is not None
+                self._block.early = self._block.early._replace(shared=True)
+            clone._block = self._block.snapshot()
 
     def _proba(self, X: Rows) -> Matrix:
         if self._block is not None and self._block.n == 0:
@@ -361,13 +495,23 @@ class BlockClassifier(StreamClassifier):
         block, core = state["block"], state["core"]
         if (block is None) == (core is None):
             raise ValueError("the state must have either a first block or a core")
-        p, q = self.n_features_in_, len(self.classes_)
+        p, q = checked_count("n_features", self.n_features_in_, 1), len(self.classes_)
+        if self._single and q == 0:
+            raise ValueError("a model of one label per item must have a label, got none")
+        self._check_core_size(p, q)
         self._block = None if block is None else Block.load(block, p, q, self._sparse)
         self._core = None if core is None else self._load_core(core)
+        self._shared = False
 
 
-def checked_count(name: str, value: Any, least: int) -> int:
-    """Return ``value`` if it is an integer of at least ``least``, else raise."""
-    if type(value) is not int or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+def checked_count(name: str, value: Any, least: int, most: int = LARGEST_COUNT) -> int:
+    """Return ``value`` if it is an integer between ``least`` and ``most``, else raise."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}")
     return value
+
+
+def check_size(name: str, array: Matrix, largest: float) -> None:
+    """Raise unless the entries of a stored array stay within ±``largest``."""
+    if array.size and max(array.max(), -array.min()) > largest:
+        raise ValueError(f"{name} must stay within ±{largest:g}, got {np.abs(array).max():g}")

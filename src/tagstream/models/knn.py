@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tagstream.belief import Items
 from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
-from tagstream.labels import Labels
-from tagstream.memory import Memory
-from tagstream.models.neighbors import NeighborClassifier
+from tagstream.fastmap import inputs_of
+from tagstream.labels import Labels, as_array
+from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
 
 __all__ = ["KNN"]
 
-BLOCK = 1024  # examples searched at a time
 FIRST_COUNT = 20  # stored examples at the first recount of the tables
 
 
@@ -44,8 +44,18 @@ class KNN(NeighborClassifier):
         share (ML-kNN), kept up to date online.
     window : int, optional
         Keep only that many examples.
-    threshold : float
-        Score from which a label is predicted.
+    decide : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
+        From scores to labels, see :func:`tagstream.decision.decide`; a number is the score from
+        which a label is predicted.
+    head : bool
+        Weigh the votes, together with how frequent and how recent labels are, by an online
+        logistic model whose probabilities are the scores (:mod:`tagstream.head`); for majority
+        votes only.
+    lag : int
+        How many items late labels come, for the head.
+    store : optional
+        Where examples are kept: something whose ``open`` makes a
+        :class:`~tagstream.memory.Store`; by default this process.
 
     Examples
     --------
@@ -64,21 +74,27 @@ class KNN(NeighborClassifier):
         *,
         vote: str = "majority",
         window: int | None = None,
-        threshold: float = 0.5,
+        decide: str | float = 0.5,
+        head: bool = False,
+        lag: int = 0,
+        store: Any = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.vote = vote
         self.window = window
-        self.threshold = threshold
+        self.decide = decide
+        self.head = head
+        self.lag = lag
+        self.store = store
 
     def _check_params(self) -> None:
-        check_number("n_neighbors", self.n_neighbors, kind=int, least=1)
+        self._check_neighbors()
         check_choice("vote", self.vote, ("majority", "map"))
-        check_number("window", self.window, kind=int, least=1, none=True)
-        check_number("threshold", self.threshold, least=0, most=1)
+        if self.head and self.vote == "map":
+            raise ValueError("head must be False for vote='map', got True")
 
     def _start(self) -> None:
-        self._memory = Memory(self.n_features_in_, sparse=self._sparse, window=self.window)
+        self._store, self._belief = self._open_store(), self._new_belief()
         # _tables[h, r, j]: stored items of which C_j = r, without (h = 0) or with the label.
         self._tables = np.zeros((2, self.n_neighbors + 1, 0), np.int64)
         self._counts: list[npt.NDArray[np.int32]] = []  # C_j of each stored item, oldest first
@@ -86,43 +102,78 @@ class KNN(NeighborClassifier):
 
     def _grow(self, q: int) -> None:
         old = self._tables.shape[2]
-        self._memory.grow(q)
+        self._store.grow(q)
+        if self._belief is not None:
+            self._belief.grow(q)
         if self.vote == "map":
             self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, q - old)))
             # No stored item has a new label, hence none of its neighbours does.
-            self._tables[0, 0, old:] = len(self._memory)
+            known = self._store.labels().known
+            who = len(self._store) if known is None else known[:, old:].sum(axis=0)
+            self._tables[0, 0, old:] = who
             self._counts = [np.pad(c, (0, q - old)) for c in self._counts]
 
     def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
         rows = X.astype(np.float32, copy=False)
         n, done = rows.shape[0], 0
         while done < n:
-            size = min(n - done, self._memory.block_size(BLOCK))
+            size = min(n - done, self._store.block_size(BLOCK))
             if self.vote == "map":
                 size = min(size, self._next_count - self.n_seen_ - done)
             part = slice(done, done + size)
             mine = Labels(labels.Y[part], None if labels.known is None else labels.known[part])
-            positions = len(self._memory) + np.arange(size)
-            self._memory.append(rows[part], mine, None if ids is None else ids[part])
+            positions = len(self._store) + np.arange(size)
+            self._store.append(rows[part], mine, None if ids is None else ids[part])
+            lo = self._store.first_seen(positions)
+            if self._belief is not None:
+                ends = np.maximum(positions - self.lag, lo)
+                found = self._store.search_rows(rows[part], self._belief.n_votes, lo, ends)[1]
+                items = Items(rows[part], found, None, inputs_of(None))
+                self._belief.learn(items, mine, self._store, self.n_seen_ + done)
             if self.vote == "map":
-                lo = self._memory.first_seen(positions)
-                found = self._memory.rows.search(rows[part], self.n_neighbors, lo, positions)[1]
+                found = self._store.search_rows(rows[part], self.n_neighbors, lo, positions)[1]
                 self._enter(self._count(found), mine)
-            self._memory.forget()
+            self._store.forget()
             done += size
             if self.vote == "map" and self.n_seen_ + done == self._next_count:
                 self._recount()
-                held = len(self._memory)
+                held = len(self._store)
                 self._next_count += max(held // 4, 1)
 
-    def _search(self, X: Rows, k: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        squares, found = self._memory.rows.search(X.astype(np.float32, copy=False), k)
-        return np.sqrt(squares), found
+    def _locate(self, rows: Rows, k: int) -> Located:
+        squares, found = self._store.search_rows(rows, k)
+        return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
+
+    # ------------------------------------------------------------------ corrections
+    def _relabel(self, position: int, labels: Labels) -> None:
+        old = self._store.relabel(position, labels)
+        if self._belief is not None:
+            row = self._store.take(slice(position, position + 1))
+            self._belief.relabel(Items(row, None, None, inputs_of(None)), old, labels)
+        self._count_again()
+
+    def _forget(self, position: int) -> None:
+        old = self._store.remove(position)
+        if self._belief is not None:
+            self._belief.forget(position, old, self._store)
+        self._count_again()
+
+    def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
+        self._store.map_labels(columns)
+        self.classes_ = as_array(names)
+        if self._belief is not None:
+            self._belief.keep([c[0] for c in columns], self._store.labels())
+        self._tables = np.zeros((*self._tables.shape[:2], len(names)), np.int64)
+        self._count_again()
+
+    def _count_again(self) -> None:
+        if self.vote == "map":
+            self._recount()
 
     # ------------------------------------------------------------------ the Bayesian vote
     def _count(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         """Return C_j, (m, q), of items whose neighbours are at ``found``, −1 being none."""
-        Y = self._memory.labels(np.maximum(found, 0).ravel()).Y
+        Y = self._store.labels(np.maximum(found, 0).ravel()).Y
         Y = Y.reshape(*found.shape, -1) * (found >= 0)[:, :, None]
         counts: npt.NDArray[np.int32] = Y.sum(axis=1, dtype=np.int32)
         return counts
@@ -131,9 +182,9 @@ class KNN(NeighborClassifier):
         """Add items to the tables, and take those out that the window is about to lose."""
         self._tally(counts, labels, 1)
         self._counts.extend(counts)
-        excess = 0 if self.window is None else max(len(self._memory) - self.window, 0)
+        excess = 0 if self.window is None else max(len(self._store) - self.window, 0)
         if excess:
-            oldest = self._memory.labels(slice(excess))
+            oldest = self._store.labels(slice(excess))
             self._tally(np.array(self._counts[:excess]), oldest, -1)
             del self._counts[:excess]
 
@@ -144,25 +195,24 @@ class KNN(NeighborClassifier):
 
     def _recount(self) -> None:
         """Count every stored item among all others."""
-        rows, n, k = self._memory.rows.live, len(self._memory), self.n_neighbors
+        n, k = len(self._store), self.n_neighbors
         self._counts = []
         self._tables[:] = 0
         for first in range(0, n, BLOCK):
             positions = np.arange(first, min(first + BLOCK, n))
-            found = self._memory.rows.search(rows[positions], k + 1)[1]
+            found = self._store.search_rows(self._store.take(positions), k + 1)[1]
             # Where older copies of the item crowd it out of its own list, the last one goes.
             own = found == positions[:, None]
             own[~own.any(axis=1), -1] = True
             found = found[~own].reshape(len(positions), k)
             counts = self._count(found)
             self._counts.extend(counts)
-            self._tally(counts, self._memory.labels(positions), 1)
+            self._tally(counts, self._store.labels(positions), 1)
 
-    def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
+    def _scored(self, located: Located) -> npt.NDArray[np.float64]:
         if self.vote == "majority":
-            return super()._proba(X)
-        counts = self._count(self._search(X, self.n_neighbors)[1])
-        k = self.n_neighbors
+            return super()._scored(located)
+        counts, k = self._count(located.found), self.n_neighbors
         with_label = self._tables.sum(axis=1)  # (2, q)
         prior = (1 + with_label) / (2 + with_label.sum(axis=0))
         likelihood = (1 + self._tables) / (k + 1 + with_label)[:, None, :]
@@ -176,27 +226,43 @@ class KNN(NeighborClassifier):
     @property
     def nbytes_(self) -> int:
         """Bytes of the stored examples and tables."""
-        return self._memory.nbytes + self._tables.nbytes + sum(c.nbytes for c in self._counts)
+        belief = 0 if self._belief is None else self._belief.nbytes
+        tables = self._tables.nbytes + sum(c.nbytes for c in self._counts)
+        return self._store.nbytes + belief + tables
 
     def _dump(self) -> dict[str, Any]:
         q = len(self.classes_)
         return {
-            "memory": self._memory.dump(),
+            "store": self._store.dump(),
+            "belief": None if self._belief is None else self._belief.dump(),
             "tables": self._tables.copy(),
             "counts": np.array(self._counts, np.int32).reshape(len(self._counts), q),
             "next_count": self._next_count,
         }
 
+    def _freeze(self, twin: KNN) -> None:
+        twin._store, twin._tables = self._store.snapshot(), self._tables.copy()
+        twin._belief = None if self._belief is None else self._belief.snapshot()
+
     def _load(self, state: dict[str, Any]) -> None:
-        expect_keys("KNN", state, "memory", "tables", "counts", "next_count")
-        self._memory.load(state["memory"])
+        expect_keys("KNN", state, "store", "belief", "tables", "counts", "next_count")
+        self._store = self._load_store(state["store"])
+        self._load_belief(state["belief"], wide=self._sparse)
         bayesian = self.vote == "map"
-        q, n = len(self.classes_), len(self._memory) if bayesian else 0
-        shape = (2, self.n_neighbors + 1, q if bayesian else 0)
+        q, n, k = len(self.classes_), len(self._store) if bayesian else 0, self.n_neighbors
+        shape = (2, k + 1, q if bayesian else 0)
         self._tables = expect("tables", state["tables"], np.int64, shape)
         counts = expect("counts", state["counts"], np.int32, (n, q))
-        if self._tables.min(initial=0) < 0 or not 0 <= counts.max(initial=0) <= self.n_neighbors:
-            raise ValueError("tables and counts must be counts of at most n_neighbors neighbours")
-        check_number("next_count", state["next_count"], kind=int, least=1)
+        if counts.min(initial=0) < 0 or counts.max(initial=0) > k:
+            raise ValueError(f"counts must be of at most {k} neighbours")
+        # The tables are what the counts add up to: no number of theirs is taken on trust.
+        stored, self._tables = self._tables, np.zeros(shape, np.int64)
+        if bayesian:
+            self._tally(counts, self._store.labels(), 1)
+        if (stored != self._tables).any():
+            raise ValueError("tables must be the sums of the counts")
+        check_number("next_count", state["next_count"], kind=int, least=1, most=2.0**60)
+        if bayesian and state["next_count"] <= self.n_seen_:
+            raise ValueError(f"next_count must lie after {self.n_seen_} examples")
         self._counts = list(counts)
         self._next_count = state["next_count"]

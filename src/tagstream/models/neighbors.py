@@ -1,30 +1,38 @@
-"""What the learners that ask stored neighbours share: search, vote, explanation."""
+"""What the learners that ask stored neighbours share: store, search, vote, explanation, events."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tagstream.base import StreamClassifier
-from tagstream.checks import Rows, check_number
-from tagstream.kernels import PRIOR
-from tagstream.memory import Memory
+from tagstream.belief import PARTS, Belief, Items, Reasons
+from tagstream.checks import Rows, check_choice, check_number
+from tagstream.decision import check_rule, decide
+from tagstream.labels import Labels, read_labels
+from tagstream.memory import LocalStore, Store
 
-__all__ = ["Explanation", "Neighbor", "NeighborClassifier"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["BLOCK", "Explanation", "Located", "Neighbor", "NeighborClassifier"]
+
+BLOCK = 4096  # examples that are embedded and looked up at a time
 
 
 @dataclass(frozen=True)
 class Neighbor:
-    """A stored item that voted: its name, its distance, its labels."""
+    """A stored item that voted: its name, its distance, its labels, and its text if it is kept."""
 
     id: Hashable
     distance: float
     labels: tuple[Hashable, ...]
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,53 +44,239 @@ class Explanation:
     neighbors : tuple of Neighbor
         The stored items that voted, nearest first.
     scores : dict
-        Label name to score, for each label that any neighbour has, highest first.
+        Label name to score, for each label that is suggested or that any neighbour has, highest
+        first.
     voters : dict
         Suggested label name to the names of the neighbours that voted for it.
+    parts : dict
+        Suggested label name to what each source adds to its log-odds: votes, regression, fast
+        map, prior, recent labels, copy.  Empty for learners without a head.
+    copy_of : Neighbor or None
+        The stored item that is nearly the same and lent its labels.
+    corrected : bool
+        Whether that item was corrected.
     """
 
     neighbors: tuple[Neighbor, ...]
     scores: dict[Hashable, float]
     voters: dict[Hashable, tuple[Hashable, ...]]
+    parts: dict[Hashable, dict[str, float]] = field(default_factory=dict)
+    copy_of: Neighbor | None = None
+    corrected: bool = False
+
+
+class Located(NamedTuple):
+    """Items, and what is near them.
+
+    Attributes
+    ----------
+    items : Items
+    distances : array of shape (m, k)
+        Of the stored items at ``items.found``, nearest first; infinity where there are fewer.
+    """
+
+    items: Items
+    distances: npt.NDArray[np.float64]
+
+    @property
+    def found(self) -> npt.NDArray[np.int64]:
+        """Positions of the nearest stored items, (m, k); −1 where there are fewer."""
+        assert self.items.found is not None
+        return self.items.found
 
 
 class NeighborClassifier(StreamClassifier):
     """A learner that stores examples and lets the nearest ones vote.
 
-    A subclass makes ``_memory`` and says in ``_search`` what is near.
+    A subclass makes ``_store`` and says in ``_locate`` what is near.
     """
 
     n_neighbors: int
-    _memory: Memory
+    window: int | None
+    store: Any = None
+    head: bool = False
+    lag: int = 0
+    _store: Store
+    _belief: Belief | None = None
 
-    def _search(self, X: Rows, k: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """Return distances and positions, (m, k), of the nearest stored items."""
+    def _locate(self, rows: Rows, k: int) -> Located:
+        """Return the k nearest stored items of each row, of single precision."""
         raise NotImplementedError
 
-    def _voters(self) -> int:
-        """Return how many items vote: k, or all if there are fewer."""
+    def _check_neighbors(self) -> None:
+        """Check the parameters that all of them have."""
+        check_number("n_neighbors", self.n_neighbors, kind=int, least=1, most=1e6)
+        check_number("window", self.window, kind=int, least=1, none=True)
+        check_rule("decide", self.decide)
+        check_choice("head", self.head, (True, False))
+        check_number("lag", self.lag, kind=int, least=0, most=1e6)
+        if self.store is not None and not hasattr(self.store, "open"):
+            raise ValueError(f"store must be None or have open(), got {self.store!r}")
+
+    def _open_store(self) -> Store:
+        """Return an empty store."""
+        if self.store is None:
+            return LocalStore(self.n_features_in_, sparse=self._sparse, window=self.window)
+        made: Store = self.store.open(self.n_features_in_, sparse=self._sparse, window=self.window)
+        return made
+
+    def _new_belief(self) -> Belief | None:
+        """Return a head that has learnt nothing, if there is to be one.
+
+        It looks at the votes of a third of the neighbours, of all, and of three times as many.
+        """
+        if not self.head:
+            return None
+        k = self.n_neighbors
+        votes = (max(1, (3 * k + 5) // 10), k, 3 * k)
+        return Belief(self.n_features_in_, sparse=self._sparse, votes=votes, lag=self.lag)
+
+    def _load_belief(self, state: Any, *, wide: bool) -> None:
+        """Take over the head that a file holds; ``wide``: the regression takes sparse rows."""
+        self._belief = self._new_belief()
+        if (self._belief is None) != (state is None):
+            raise ValueError("there must be a head if and only if it is asked for")
+        if self._belief is not None:
+            self._belief.load(state, len(self.classes_), self._store, wide=wide)
+
+    def _load_store(self, state: Any) -> LocalStore:
+        """Return the stored examples that a file holds."""
+        store = LocalStore.load(state, sparse=self._sparse, window=self.window)
+        if (store.n_features, store.n_labels) != (self.n_features_in_, len(self.classes_)):
+            raise ValueError(
+                f"the store must have {self.n_features_in_} features and {len(self.classes_)} "
+                f"labels, got {store.n_features} and {store.n_labels}"
+            )
+        return store
+
+    def _n_asked(self) -> int:
+        """Return how many neighbours are looked up: those that vote, or that the head asks."""
         if not self.n_neighbors >= 1:  # changed since it was last checked
             self._check_params()
-        return min(self.n_neighbors, max(len(self._memory), 1))
-
-    def _nearest(self, X: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """Return distances and positions of the items that vote."""
-        return self._search(X, self._voters())
+        return self.n_neighbors if self._belief is None else self._belief.n_votes
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
-        return self._memory.votes(self._nearest(X)[1])
+        rows = X.astype(np.float32, copy=False)
+        if not len(self._store):
+            return np.zeros((rows.shape[0], len(self.classes_)))
+        parts = [
+            self._scored(self._locate(rows[first : first + BLOCK], self._n_asked()))
+            for first in range(0, max(rows.shape[0], 1), BLOCK)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def decide(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Return the predictions that scores of ``predict_proba`` stand for."""
-        if self._single:
-            return super().decide(scores)
-        # A share that equals the threshold counts, whatever the imaginary neighbour took from it.
-        return (scores >= self.threshold - PRIOR).astype(self._dtype)
+    def _scored(self, located: Located) -> npt.NDArray[np.float64]:
+        """Return the scores of located items."""
+        if self._belief is None:
+            return self._store.votes(located.found)
+        return self._belief.scores(self._to_weigh(located), self._store)
 
+    def _to_weigh(self, located: Located) -> Items:
+        """Return items as the head is to see them."""
+        return located.items
+
+    # ------------------------------------------------------------------ corrections
+    def item(self, id: Hashable) -> tuple[Rows, set[Hashable]]:
+        """Return a stored item: its row of shape (1, p), and the labels it is known to have."""
+        with self._lock:
+            position = self._position(id)
+            names, has = self.classes_.tolist(), self._store.labels([position]).Y[0]
+            row = self._store.take(slice(position, position + 1))
+            return row.copy(), {names[j] for j in np.flatnonzero(has)}
+
+    def relabel(self, id: Hashable, labels: Any, classes: Any = None) -> Self:
+        """Give a stored item other labels: a correction.
+
+        Parameters
+        ----------
+        id
+            The name it was learnt with, by default its number in the stream.  Of several items of
+            that name, the newest.
+        labels : set of label names, or 0/1 vector
+            All the labels that it has.  New names are added to ``classes_``.
+        classes : sequence of label names, optional
+            For a 0/1 vector: the names of its entries.
+        """
+        with self._lock:
+            position = self._position(id)
+            self._check_params()
+            names = self.classes_.tolist()
+            named = isinstance(labels, (set, frozenset, list, tuple))
+            form: Any = [labels] if named else np.atleast_2d(labels)
+            batch = read_labels(form, classes, names)
+            if len(batch.labels.Y) != 1 or batch.single:
+                raise ValueError("labels must be those of one item")
+            self._set_names(batch.names)
+            self._relabel(position, batch.labels)
+        return self
+
+    def forget(self, id: Hashable) -> Self:
+        """Take a stored item out, as if it had never been stored."""
+        with self._lock:
+            self._forget(self._position(id))
+        return self
+
+    def merge_labels(self, names: Sequence[Hashable], into: Hashable) -> Self:
+        """Make several labels one: an item has it if it had any of them.
+
+        ``into`` may be one of them, another label, or a new name.
+        """
+        with self._lock:
+            check_is_fitted(self)
+            merged = {self._column(name) for name in names}
+            if not merged:
+                raise ValueError("names must hold at least one label, got none")
+            known = self.classes_.tolist()
+            if into in known:
+                merged.add(self._column(into))
+            target = known.index(into) if into in known else min(merged)
+            columns = [
+                sorted(merged) if j == target else [j]
+                for j in range(len(known))
+                if j == target or j not in merged
+            ]
+            kept = [known[c[0]] if len(c) == 1 else into for c in columns]
+            kept[[target in c for c in columns].index(True)] = into
+            self._change_labels(columns, kept)
+        return self
+
+    def remove_label(self, name: Hashable) -> Self:
+        """Take a label away from all items, and out of ``classes_``."""
+        with self._lock:
+            check_is_fitted(self)
+            gone = self._column(name)
+            known = self.classes_.tolist()
+            columns = [[j] for j in range(len(known)) if j != gone]
+            self._change_labels(columns, [n for n in known if n != name])
+        return self
+
+    def _position(self, id: Hashable) -> int:
+        check_is_fitted(self)
+        position = self._store.position_of(id) if isinstance(id, Hashable) else None
+        if position is None:
+            raise KeyError(f"no stored item is called {id!r}")
+        return position
+
+    def has_item(self, id: Hashable) -> bool:
+        """Tell whether an item of that name is stored."""
+        with self._lock:
+            return hasattr(self, "n_seen_") and self._store.position_of(id) is not None
+
+    def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
+        """Make label j the union of the old ``columns[j]``, and call it ``names[j]``."""
+        raise NotImplementedError
+
+    def _relabel(self, position: int, labels: Labels) -> None:
+        raise NotImplementedError
+
+    def _forget(self, position: int) -> None:
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ what is stored
     @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
         """How many of the stored items have each label, in the order of ``classes_``."""
-        counts: npt.NDArray[np.int64] = self._memory.labels().Y.sum(axis=0, dtype=np.int64)
+        counts: npt.NDArray[np.int64] = self._store.labels().Y.sum(axis=0, dtype=np.int64)
         return counts
 
     def kneighbors(
@@ -102,34 +296,64 @@ class NeighborClassifier(StreamClassifier):
         numbers : int array of shape (m, k)
             The items' places in the stream, counted from 0.
         """
-        check_is_fitted(self)
-        rows = self._check_query(X)
-        k = self.n_neighbors if n_neighbors is None else n_neighbors
-        check_number("n_neighbors", k, kind=int, least=1)
-        distances, found = self._search(rows, min(k, len(self._memory)))
-        numbers = found + self._memory.n_forgotten
-        return (distances, numbers) if return_distance else numbers
+        with self._lock:
+            check_is_fitted(self)
+            rows = self._check_query(X).astype(np.float32, copy=False)
+            k = self.n_neighbors if n_neighbors is None else n_neighbors
+            check_number("n_neighbors", k, kind=int, least=1)
+            located = self._locate(rows, min(k, len(self._store)))
+            numbers = self._store.numbers(located.found)
+        return (located.distances, numbers) if return_distance else numbers
 
     def explain(self, X: Any) -> list[Explanation]:
-        """Tell for each row which stored items voted, how near they are, and for what."""
-        check_is_fitted(self)
-        rows = self._check_query(X)
-        distances, found = self._nearest(rows)
-        scores = self._proba(rows)
-        return [self._explain_one(*one) for one in zip(distances, found, scores, strict=True)]
+        """Tell for each row why it gets its labels: who is near, and what spoke for each label."""
+        with self._lock:
+            check_is_fitted(self)
+            rows = self._check_query(X).astype(np.float32, copy=False)
+            located = self._locate(rows, self._n_asked())
+            reasons = None
+            if self._belief is None:
+                scores = self._scored(located)
+            else:
+                reasons = self._belief.reasons(self._to_weigh(located), self._store)
+                scores = reasons.p
+            chosen = decide(scores, self.decide)
+            return [
+                self._explain_one(located, scores[i], chosen[i], reasons, i)
+                for i in range(rows.shape[0])
+            ]
 
-    def _explain_one(self, distances: Any, found: Any, scores: Any) -> Explanation:
+    def _explain_one(
+        self, located: Located, scores: Any, chosen: Any, reasons: Reasons | None, i: int
+    ) -> Explanation:
         names = self.classes_.tolist()
-        labels = self._memory.labels(found).Y.astype(bool)
-        ids = self._memory.ids(found)
-        neighbors = tuple(
-            Neighbor(i, float(far), tuple(names[j] for j in np.flatnonzero(has)))
-            for i, far, has in zip(ids, distances, labels, strict=True)
-        )
-        order = [j for j in np.argsort(-scores, kind="stable") if labels[:, j].any()]
+        found = located.found[i, : self.n_neighbors]
+        found = found[found >= 0]
+        neighbors = self._neighbors(found, located.distances[i])
+        labels = self._store.labels(found).Y.astype(bool)
+        order = np.argsort(-scores, kind="stable").tolist()
+        suggested = [j for j in order if chosen[j]]
         voters = {
-            names[j]: tuple(i for i, has in zip(ids, labels, strict=True) if has[j])
-            for j in order
-            if scores[j] >= self.threshold - PRIOR
+            names[j]: tuple(n.id for n, has in zip(neighbors, labels, strict=True) if has[j])
+            for j in suggested
         }
-        return Explanation(neighbors, {names[j]: float(scores[j]) for j in order}, voters)
+        shown = {names[j]: float(scores[j]) for j in order if chosen[j] or labels[:, j].any()}
+        if reasons is None:
+            return Explanation(neighbors, shown, voters)
+        parts = {
+            names[j]: dict(zip(PARTS, reasons.parts[i, j].tolist(), strict=True)) for j in suggested
+        }
+        copied = int(reasons.copy_of[i])
+        if copied < 0:
+            return Explanation(neighbors, shown, voters, parts)
+        (copy_of,) = self._neighbors(np.array([copied]), [0.0])
+        corrected = bool(self._store.corrected()[copied])
+        return Explanation(neighbors, shown, voters, parts, copy_of, corrected)
+
+    def _neighbors(self, found: npt.NDArray[np.int64], distances: Any) -> tuple[Neighbor, ...]:
+        names = self.classes_.tolist()
+        labels = self._store.labels(found).Y
+        return tuple(
+            Neighbor(i, float(far), tuple(names[j] for j in np.flatnonzero(has)))
+            for i, far, has in zip(self._store.ids(found), distances, labels, strict=False)
+        )

@@ -48,12 +48,15 @@ import scipy.sparse as sp
 from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled
 from tagstream.models.blocks import (
+    LARGEST_COUNT,
     Block,
     BlockClassifier,
     Bools,
     Bytes,
     Matrix,
+    Restored,
     Scaling,
+    check_size,
     insert,
     regress,
 )
@@ -63,10 +66,16 @@ __all__ = ["OLANSGD", "best_threshold", "pair_gradient", "smoothed_hinge"]
 Ints = npt.NDArray[np.int64]
 
 ALPHAS = tuple(10.0**k for k in range(-6, 1))
-SMALLEST_ALPHA = 1e-12
+SMALLEST_ALPHA, LARGEST_ALPHA = 1e-12, 1e12
 FOLDS = 5
 EARLY_ALPHA = 0.01  # before the first block is full
 RULES = ("threshold", "top")
+SMALLEST_FACTOR = 1e-3  # on C's diagonal, before it is multiplied out
+
+# The factors of features within 10¹⁵ and λ of at least 10⁻¹² stay below 10⁵⁰, see (7).
+LARGEST_WEIGHT = 1e60
+LARGEST_SCORE = 1e100  # that the threshold is regressed on
+LARGEST_ENTRY = 1e120  # of a saved triangle of so many scores
 
 
 @compiled
@@ -227,7 +236,7 @@ def _learn(
             whole = whole and known[n, j]
         _step(x, where, B, C, counts[0], alpha, Y[n], part, f, g)
         counts[0] += 1
-        if C[0, 0] < 1e-3 or C[1, 1] < 1e-3:
+        if C[0, 0] < SMALLEST_FACTOR or C[1, 1] < SMALLEST_FACTOR:
             # Before C becomes ill-conditioned, multiply it out: a few times per decade of t.
             for k in range(B.shape[0]):
                 for j in range(q):
@@ -238,10 +247,12 @@ def _learn(
         if whole:
             counts[1] += 1
             counts[2] += size
-        if part.any():
-            row[0] = 1.0
-            for j in range(q):
-                row[1 + j] = f[j] if seen[j] else 0.0
+        sound = part.any()
+        row[0] = 1.0
+        for j in range(q):
+            row[1 + j] = f[j] if seen[j] else 0.0
+            sound = sound and abs(row[1 + j]) <= LARGEST_SCORE
+        if sound:
             row[q + 1] = best_threshold(f, Y[n], part)
             insert(S, row)
 
@@ -288,7 +299,7 @@ def _as_csr(X: Rows) -> tuple[Matrix, Ints, Ints]:
     return data, np.tile(np.arange(p), n), np.arange(n + 1) * p
 
 
-class _Ranker:
+class _Ranker(Restored):
     """A started OLANSGD: scaling, weights, and the regressed threshold.
 
     ``B`` has shape (p + 1, 2, q), ``C`` (2, 2), the triangle ``S`` of the threshold regression
@@ -348,6 +359,12 @@ class _Ranker:
         self.S = S
         self.seen = np.pad(self.seen, (0, q - old))
 
+    def copy(self) -> _Ranker:
+        other = _Ranker(0, 0, self.scaling, self.alpha, self.rule)
+        for name in ("B", "C", "S", "seen", "counts"):
+            setattr(other, name, np.array(getattr(self, name)))
+        return other
+
     @property
     def weights(self) -> Matrix:
         W: Matrix = self.C[0, 0] * self.B[:, 0] + self.C[0, 1] * self.B[:, 1]
@@ -370,7 +387,7 @@ class _Ranker:
     def load(cls, state: Any, p: int, q: int) -> _Ranker:
         names = ("alpha", "rule", "scaling", "B", "C", "S", "seen", "counts")
         expect_keys("the ranker", state, *names)
-        check_number("alpha", state["alpha"], least=SMALLEST_ALPHA)
+        check_number("alpha", state["alpha"], least=SMALLEST_ALPHA, most=LARGEST_ALPHA)
         check_choice("rule", state["rule"], RULES)
         scaling = state["scaling"]
         arrays = {
@@ -380,13 +397,20 @@ class _Ranker:
             "seen": expect("seen", state["seen"], np.bool_, (q,)),
             "counts": expect("counts", state["counts"], np.int64, (3,)),
         }
-        C, S, counts = arrays["C"], arrays["S"], arrays["counts"]
-        if not np.diagonal(C).all() or C[1, 0] != 0:
-            raise ValueError("C must be an upper triangle with no zero on its diagonal")
-        if not np.diagonal(S).all() or np.tril(S[:, :-1], -1).any():
-            raise ValueError("S must be an upper triangle with no zero on its diagonal")
-        if counts.min() < 0 or counts[1] > counts[0] or counts[2] > counts[1] * q:
-            raise ValueError(f"counts must be of one stream, got {counts.tolist()}")
+        check_size("B", arrays["B"], LARGEST_WEIGHT)
+        check_size("S", arrays["S"], LARGEST_ENTRY)
+        C, S, counts = arrays["C"], arrays["S"], arrays["counts"].tolist()
+        # Both factors shrink from 1 until they are multiplied out; C01 is between 0 and C11's past.
+        sound = np.diagonal(C).min() >= SMALLEST_FACTOR and C.min() >= 0 and C.max() <= 1.001
+        if not sound or C[1, 0] != 0:
+            raise ValueError("C must be an upper triangle of factors from 0.001 to 1")
+        # The ridge is 1, and rows only add to it.
+        if np.tril(S[:, :-1], -1).any() or np.abs(np.diagonal(S)).min() < 0.5:
+            raise ValueError("S must be an upper triangle with at least 1 on its diagonal")
+        if min(counts) < 0 or not (counts[1] <= counts[0] <= LARGEST_COUNT) or (
+            counts[2] > counts[1] * q
+        ):  # fmt: skip
+            raise ValueError(f"counts must be of one stream, got {counts}")
         self = cls(
             0, 0, None if scaling is None else Scaling.load(scaling, p),
             float(state["alpha"]), state["rule"],
@@ -516,13 +540,16 @@ class OLANSGD(BlockClassifier):
         if isinstance(self.alpha, str):
             check_choice("alpha", self.alpha, ("cv",))
         else:
-            check_number("alpha", self.alpha, least=SMALLEST_ALPHA, most=1e12)
+            check_number("alpha", self.alpha, least=SMALLEST_ALPHA, most=LARGEST_ALPHA)
         check_choice("rule", self.rule, ("auto", *RULES))
         check_number("first_block", self.first_block, kind=int, least=1)
         check_choice("scale", self.scale, ("auto", None))
 
     def _block_size(self) -> int:
         return int(self.first_block)
+
+    def _core_size(self, p: int, q: int) -> int:
+        return 2 * (p + 1) * q + (q + 1) * (q + 2) + 2 * p
 
     def _make(self, block: Block, early: bool) -> _Ranker:
         alpha, rule = self.alpha, self.rule

@@ -54,10 +54,13 @@ from tagstream.models.blocks import (
     Bools,
     Bytes,
     Matrix,
+    Restored,
     Scaling,
+    check_size,
     checked_count,
     insert,
     regress,
+    solve_upper,
 )
 
 if TYPE_CHECKING:
@@ -66,8 +69,16 @@ if TYPE_CHECKING:
 __all__ = ["OSMLELM", "choose_ridge", "least_squares", "recursion"]
 
 RIDGES = tuple(10.0**k for k in range(-3, 4))
-SMALLEST_RIDGE = 1e-12
+SMALLEST_RIDGE, LARGEST_RIDGE = 1e-12, 1e12
+LARGEST_HIDDEN = 4096  # a step takes O(L²), a start O(L³)
 EARLY_RIDGE = 1.0  # before the first block is full, and where a ridge cannot be chosen
+
+# One step changes no entry of M and β by more, so that no stream makes them infinite; a singular
+# value of HᵀH that would is taken for zero.
+LARGEST_CHANGE = 1e100
+LARGEST_ENTRY = 1e120  # of a saved M or β, after ever so many steps
+LARGEST_CONDITION = 1e15  # of a saved triangle: beyond this, solving it gives only noise
+LARGEST_TARGET = 1e30  # of a saved z
 
 
 @compiled
@@ -79,7 +90,8 @@ def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: Bools) -> No
         M ← M − g kᵀ / (1 + hᵀg),    β ← β + (M h)(t − βᵀh)ᵀ.
 
     A row is passed over when 1 + hᵀg, at least 1 for a positive M, has fallen below ½: M has
-    lost its sign there, and dividing by less would let it grow without bound.
+    lost its sign there, and dividing by less would let it grow without bound.  So is a change
+    beyond 10¹⁰⁰, which only noise can ask for.
 
     Parameters
     ----------
@@ -105,7 +117,7 @@ def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: Bools) -> No
                 k[j] += h[i] * M[i, j]
             for j in range(q):
                 residual[j] -= h[i] * beta[i, j]
-        if not scale >= 0.5:
+        if not (scale >= 0.5 and _largest(g) * _largest(k) <= LARGEST_CHANGE * scale):
             continue
         for j in range(q):
             if not known[n, j]:
@@ -115,9 +127,22 @@ def recursion(M: Matrix, beta: Matrix, H: Matrix, T: Matrix, known: Bools) -> No
             for j in range(L):
                 M[i, j] -= step * k[j]
         for i in range(L):
-            gain = _dot(M[i], h)
+            g[i] = _dot(M[i], h)
+        if not _largest(g) * _largest(residual) <= LARGEST_CHANGE:
+            continue
+        for i in range(L):
             for j in range(q):
-                beta[i, j] += gain * residual[j]
+                beta[i, j] += g[i] * residual[j]
+
+
+@compiled
+def _largest(a: Matrix) -> float:
+    """Return the largest magnitude, or a NaN if there is one."""
+    largest = 0.0
+    for j in range(a.shape[0]):
+        if not abs(a[j]) <= largest:
+            largest = abs(a[j])
+    return largest
 
 
 @compiled
@@ -167,16 +192,32 @@ def _sigmoid(A: Matrix) -> None:
             A[i, j] = 1.0 / (1.0 + math.exp(-A[i, j]))
 
 
+def _product(A: Matrix, B: Matrix) -> Matrix:
+    """Return A B; the bits of a column do not depend on the columns beside it."""
+    out = np.empty((A.shape[0], B.shape[1]))
+    left, right = np.ascontiguousarray(A), np.ascontiguousarray(B)
+    project_dense(left, right, np.zeros(B.shape[1]), out)
+    return out
+
+
+def _stacked(H: Matrix, ridge: float) -> Matrix:
+    """Return H above √ρ I: its triangle is that of HᵀH + ρI, whose condition is a square."""
+    return np.vstack([H, math.sqrt(ridge) * np.eye(H.shape[1])])
+
+
 def least_squares(H: Matrix, T: Matrix, ridge: float | None) -> Matrix:
-    """Return β₀ of Eq. (1), or of Eq. (1ρ) when there is a ridge: shape (L, q)."""
-    L = H.shape[1]
+    """Return β₀ of Eq. (1), or of Eq. (1ρ) when there is a ridge: shape (L, q).
+
+    A column of β₀ depends on its own column of T alone, to the bit.
+    """
     if len(H) == 0:
-        return np.zeros((L, T.shape[1]))
+        return np.zeros((H.shape[1], T.shape[1]))
     if ridge is None:
-        return np.asarray(scipy.linalg.pinv(H) @ T)
-    # QR of the stacked system: HᵀH would square the condition number.
-    Q, R = scipy.linalg.qr(np.vstack([H, math.sqrt(ridge) * np.eye(L)]), mode="economic")
-    return np.asarray(scipy.linalg.solve_triangular(R, Q[: len(H)].T @ T))
+        return _product(scipy.linalg.pinv(H, atol=LARGEST_CHANGE**-0.5), T)
+    Q, R = scipy.linalg.qr(_stacked(H, ridge), mode="economic")
+    beta = _product(Q[: len(H)].T, T)
+    solve_upper(np.ascontiguousarray(R), beta)
+    return beta
 
 
 def choose_ridge(H: Matrix, T: Matrix) -> float:
@@ -184,7 +225,9 @@ def choose_ridge(H: Matrix, T: Matrix) -> float:
 
     With H = U diag(s) Vᵀ the fitted values are U diag(s²/(s² + ρ)) UᵀT, and leaving row i out
     divides its residual by 1 − Σ_l U_il² s_l²/(s_l² + ρ).  Ties go to the smaller squared error.
+    Labels that no row has are left out: it must not matter whether they were announced.
     """
+    T = np.ascontiguousarray(T[:, (T > 0).any(axis=0)])
     if len(H) < 2 or T.shape[1] == 0:
         return EARLY_RIDGE
     U, s, _ = scipy.linalg.svd(H, full_matrices=False)
@@ -214,6 +257,9 @@ class _Hidden:
             self._drawn = draw.uniform(-1, 1, (self.p, self.L)), draw.uniform(0, 1, self.L)
         return self._drawn
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_drawn": None}  # the seed says it all
+
     def __call__(self, X: Rows) -> Matrix:
         """Return H of shape (n, L); a row's values do not depend on the rows beside it."""
         W, b = self.weights
@@ -231,7 +277,7 @@ class _Hidden:
         return 0 if self._drawn is None else sum(array.nbytes for array in self._drawn)
 
 
-class _Network:
+class _Network(Restored):
     """A started OSML-ELM: hidden layer, scaling, and the solver's state.
 
     Columns of β and z: one for the label never seen, then the q labels.
@@ -256,23 +302,23 @@ class _Network:
             sure = known.all(axis=1)
             ridge = choose_ridge(H[sure], T[sure, 1:])
         self = cls(hidden, scaling, None if ridge is None else float(ridge))
-        beta = np.empty((hidden.L, T.shape[1]))
+        L = hidden.L
+        beta = np.empty((L, T.shape[1]))
         masks, which = np.unique(known, axis=1, return_inverse=True)
         for m, rows in enumerate(masks.T):  # labels known on the same rows are solved together
             columns = which.ravel() == m
             beta[:, columns] = least_squares(H[rows], T[np.ix_(rows, columns)], self.ridge)
-        if solver == "recursion":
+        if self.ridge is None:
             self.beta = beta
-            gram = H.T @ H
-            if self.ridge is None:
-                self.M = np.ascontiguousarray(scipy.linalg.pinv(gram))
-            else:
-                gram[np.diag_indices(hidden.L)] += self.ridge
-                self.M = np.ascontiguousarray(scipy.linalg.inv(gram))
+            self.M = np.ascontiguousarray(scipy.linalg.pinv(H.T @ H, atol=1 / LARGEST_CHANGE))
+            return self
+        R = np.ascontiguousarray(scipy.linalg.qr(_stacked(H, self.ridge), mode="r")[0][:L])
+        if solver == "recursion":
+            self.beta, inverse = beta, np.eye(L)
+            solve_upper(R, inverse)
+            self.M = inverse @ inverse.T
         else:
-            stacked = np.vstack([H, math.sqrt(float(ridge)) * np.eye(hidden.L)])
-            R = scipy.linalg.qr(stacked, mode="r")[0][: hidden.L]
-            self.S = np.ascontiguousarray(np.hstack([R, R @ beta]))
+            self.S = np.hstack([R, _product(R, beta)])
         return self
 
     def learn(self, X: Rows, Y: Bytes, known: Bools) -> None:
@@ -300,7 +346,9 @@ class _Network:
         if self.S is None:
             return self.beta[:, 1:]
         L = self.hidden.L
-        return np.asarray(scipy.linalg.solve_triangular(self.S[:, :L], self.S[:, L + 1 :]))
+        beta = self.S[:, L + 1 :].copy()
+        solve_upper(self.S[:, :L], beta)
+        return beta
 
     def grow(self, q: int) -> None:
         """Give new labels what the label never seen has learnt."""
@@ -311,6 +359,13 @@ class _Network:
         else:
             never = np.repeat(self.beta[:, :1], q + 1 - self.beta.shape[1], axis=1)
             self.beta = np.hstack([self.beta, never])
+
+    def copy(self) -> _Network:
+        other = _Network(self.hidden, self.scaling, self.ridge)
+        other.M = None if self.M is None else np.array(self.M)
+        other.beta = np.array(self.beta)
+        other.S = None if self.S is None else np.array(self.S)
+        return other
 
     @property
     def nbytes(self) -> int:
@@ -335,18 +390,34 @@ class _Network:
         expect_keys("the network", state, "ridge", "scaling", *(("M", "beta") if plain else ("S",)))
         ridge = state["ridge"]
         if ridge is not None or not plain:
-            check_number("ridge", ridge, least=SMALLEST_RIDGE)
+            check_number("ridge", ridge, least=SMALLEST_RIDGE, most=LARGEST_RIDGE)
         scaling = state["scaling"]
         self = cls(hidden, None if scaling is None else Scaling.load(scaling, hidden.p), ridge)
         L = hidden.L
         if plain:
             self.M = expect("M", state["M"], np.float64, (L, L))
             self.beta = expect("beta", state["beta"], np.float64, (L, q + 1))
+            check_size("M", self.M, LARGEST_ENTRY)
+            check_size("beta", self.beta, LARGEST_ENTRY)
         else:
             self.S = expect("S", state["S"], np.float64, (L, L + q + 1))
-            if not np.diagonal(self.S).all() or np.tril(self.S[:, :L], -1).any():
-                raise ValueError("S must be an upper triangle with no zero on its diagonal")
+            check_size("S", self.S, LARGEST_TARGET)
+            _check_triangle(self.S[:, :L])
         return self
+
+
+def _check_triangle(R: Matrix) -> None:
+    """Raise unless ``R`` is an upper triangle that can be solved.
+
+    Rotating rows in only adds to RᵀR, so what holds now holds from now on.
+    """
+    if np.tril(R, -1).any() or not np.diagonal(R).all():
+        raise ValueError("S must be an upper triangle with no zero on its diagonal")
+    with np.errstate(all="ignore"):
+        inverse, _ = scipy.linalg.lapack.dtrtri(R)
+        condition = np.abs(R).max() * np.abs(inverse).max()
+    if not condition <= LARGEST_CONDITION:
+        raise ValueError(f"S must have a condition of at most {LARGEST_CONDITION:g}, got more")
 
 
 def _targets(Y: Bytes, known: Bools) -> tuple[Matrix, Bools]:
@@ -369,7 +440,7 @@ class OSMLELM(BlockClassifier):
     Parameters
     ----------
     n_hidden : int, default 200
-        Hidden neurons L.
+        Hidden neurons L, at most 4096.
     first_block : int or None, default None
         Examples N₀ that are gathered before the recursion starts; None means 2 · ``n_hidden``.
         The authors' code has 200, the paper's protocol a fifth of the training part.
@@ -461,7 +532,7 @@ class OSMLELM(BlockClassifier):
 
     # ------------------------------------------------------------------ hooks
     def _check_params(self) -> None:
-        check_number("n_hidden", self.n_hidden, kind=int, least=1)
+        check_number("n_hidden", self.n_hidden, kind=int, least=1, most=LARGEST_HIDDEN)
         check_number("first_block", self.first_block, kind=int, least=1, none=True)
         check_choice("solver", self.solver, ("recursion", "qr"))
         check_choice("scale", self.scale, ("auto", None))
@@ -469,11 +540,15 @@ class OSMLELM(BlockClassifier):
             check_choice("ridge", self.ridge, ("auto",))
         else:
             plain = self.solver == "recursion"
-            check_number("ridge", self.ridge, least=SMALLEST_RIDGE, most=1e12, none=plain)
+            check_number("ridge", self.ridge, least=SMALLEST_RIDGE, most=LARGEST_RIDGE, none=plain)
         check_random_state(self.random_state)
 
     def _block_size(self) -> int:
         return int(2 * self.n_hidden if self.first_block is None else self.first_block)
+
+    def _core_size(self, p: int, q: int) -> int:
+        L = self._hidden.L if hasattr(self, "_hidden") else int(self.n_hidden)
+        return L * (p + L + q + 2)
 
     def _start(self) -> None:
         super()._start()
@@ -495,11 +570,10 @@ class OSMLELM(BlockClassifier):
         expect_keys("the learner", state, "hidden", "block", "core")
         hidden = state["hidden"]
         expect_keys("the hidden layer", hidden, "seed", "n_hidden")
-        seed = checked_count("seed", hidden["seed"], 0)
-        if seed >= 2**31:
-            raise ValueError(f"seed must be below 2**31, got {seed}")
-        L = checked_count("n_hidden", hidden["n_hidden"], 1)
-        self._hidden = _Hidden(self.n_features_in_, L, seed)
+        seed = checked_count("seed", hidden["seed"], 0, 2**31 - 1)
+        L = checked_count("n_hidden", hidden["n_hidden"], 1, LARGEST_HIDDEN)
+        p = checked_count("n_features", self.n_features_in_, 1)
+        self._hidden = _Hidden(p, L, seed)
         super()._load({"block": state["block"], "core": state["core"]})
 
     def _load_core(self, state: Any) -> _Network:

@@ -11,16 +11,13 @@ others (:mod:`~tagstream.projection.choice`); P and c are then fitted on all of 
 from tagstream.projection.choice import SAMPLE, choose
 from tagstream.projection.features import LIFT_SIZE, LIFTS, SCALES, Choice, Lift
 from tagstream.projection.ridge import (
-    FIRST_FIT,
     Projection,
     first_block,
     fit,
     leading_directions,
-    next_fit,
 )
 
 __all__ = [
-    "FIRST_FIT",
     "LIFTS",
     "LIFT_SIZE",
     "SAMPLE",
@@ -32,5 +29,4 @@ __all__ = [
     "first_block",
     "fit",
     "leading_directions",
-    "next_fit",
 ]

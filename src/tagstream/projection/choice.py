@@ -20,18 +20,17 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import Rows
-from tagstream.kernels import PRIOR
+from tagstream.decision import decide
+from tagstream.examples import Examples
 from tagstream.labels import Labels
 from tagstream.projection.features import (
     Choice,
     Matrix,
     centre,
-    evenly,
-    features,
+    make_features,
     squared_distances,
-    targets,
 )
+from tagstream.projection.ridge import Design
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
 RIDGE_SAMPLE = 1500  # the same for the ridge alone
@@ -42,14 +41,13 @@ INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 
 
 def choose(
-    rows: Rows,
-    labels: Labels,
+    examples: Examples,
     *,
     scale: str | None,
     lift: str | None,
     ridge: float | str,
     n_neighbors: int,
-    threshold: float,
+    rule: float,
     lift_size: int,
     seed: int,
     sample: int = SAMPLE,
@@ -62,13 +60,14 @@ def choose(
     doubling beyond the sample a lift takes more time, and luck has had another try: it has to be
     the better by so much more.
     """
-    few, few_labels = _sample(rows, labels, sample)
-    T, _ = targets(few_labels)
+    few = examples.sample(sample)
+    few_labels = few.every()[1]
+    T = targets(few_labels)
     strength = None if ridge == "auto" else float(ridge)
 
     def judge(smoother: Smoother, rho: float) -> Votes:
         distances = smoother.left_out_distances(rho)
-        return Votes.of(distances, few_labels, n_neighbors, threshold)
+        return Votes.of(distances, few_labels, n_neighbors, rule)
 
     best: dict[bool, tuple[Votes, Choice, Smoother]] = {}  # without a lift, and with one
     for candidate, K in _candidates(few, scale, lift, lift_size, seed):
@@ -78,7 +77,7 @@ def choose(
         if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
             best[lifted] = votes, candidate, smoother
     votes, choice, smoother = best[False] if False in best else best[True]
-    caution = CAUTION * max(0.0, math.log2(rows.shape[0] / sample))
+    caution = CAUTION * max(0.0, math.log2(len(examples) / sample))
     if len(best) == 2 and best[True][0].better_than(best[False][0], caution):
         votes, choice, smoother = best[True]
     if strength is not None:
@@ -88,30 +87,21 @@ def choose(
         changed = judge(smoother, other * choice.ridge)
         if changed.rank < votes.rank:
             votes, factor = changed, other
-    if rows.shape[0] > sample:
-        choice = replace(choice, ridge=_ridge_of_all(rows, labels, choice, lift_size, seed))
+    if len(examples) > sample:
+        choice = replace(choice, ridge=_ridge_of_all(examples, choice, lift_size, seed))
     return replace(choice, ridge=factor * choice.ridge)
 
 
-def _sample(rows: Rows, labels: Labels, size: int) -> tuple[Rows, Labels]:
-    """Return at most ``size`` evenly spaced examples."""
-    if rows.shape[0] <= size:
-        return rows, labels
-    some = evenly(rows.shape[0], size)
-    known = None if labels.known is None else labels.known[some]
-    return rows[some], Labels(labels.Y[some], known)
-
-
 def _candidates(
-    rows: Rows, scale: str | None, lift: str | None, lift_size: int, seed: int
+    few: Examples, scale: str | None, lift: str | None, lift_size: int, seed: int
 ) -> Iterator[tuple[Choice, Matrix]]:
     """Yield what may be chosen with its kernel matrix, the simpler ones first."""
     # Sparse rows are neither standardised nor lifted unless asked: both would fill them in.  Their
     # lengths, which tell long from short texts and little else, may be taken out.
-    sparse = sp.issparse(rows)
+    sparse = few.sparse
     scales = (scale,) if scale != "auto" else (None, "unit") if sparse else (None, "standard")
     kind = lift if lift != "auto" else None if sparse else "kernel"
-    linear = [(Choice(one), _inner(rows, Choice(one), lift_size, seed)) for one in scales]
+    linear = [(Choice(one), _inner(few, Choice(one), lift_size, seed)) for one in scales]
     squares = [squared_distances(K) for _, K in linear]
     medians = [_median(one) for one in squares]
     if lift in (None, "auto") or not any(medians):
@@ -124,13 +114,22 @@ def _candidates(
             if kind == "kernel":
                 yield candidate, np.exp(distance / (-2 * candidate.bandwidth**2))
             else:  # by the features it really has, which are random and may be few
-                yield candidate, _inner(rows, candidate, lift_size, seed)
+                yield candidate, _inner(few, candidate, lift_size, seed)
 
 
-def _inner(rows: Rows, candidate: Choice, lift_size: int, seed: int) -> Matrix:
-    X = features(rows, candidate, lift_size, seed, keep=True)[0].X.astype(np.float64)
+def _inner(few: Examples, candidate: Choice, lift_size: int, seed: int) -> Matrix:
+    X = make_features(few, candidate, lift_size, seed)(few.every()[0]).astype(np.float64)
     K = X @ X.T
     return np.asarray(K.toarray() if sp.issparse(K) else K)
+
+
+def targets(labels: Labels) -> Matrix:
+    """Return the labels minus their mean, unknown entries as 0."""
+    Y = labels.Y.astype(np.float64)
+    if labels.known is None:
+        return np.asarray(Y - Y.mean(axis=0))
+    mean = (Y * labels.known).sum(axis=0) / np.maximum(labels.known.sum(axis=0), 1)
+    return np.where(labels.known, Y - mean, 0.0)
 
 
 def _median(distances: Matrix) -> float:
@@ -185,13 +184,13 @@ class Votes:
     shares: Matrix  # (n,): what each example adds to F1, in the mean nothing
 
     @classmethod
-    def of(cls, distances: Matrix, labels: Labels, n_neighbors: int, threshold: float) -> Votes:
+    def of(cls, distances: Matrix, labels: Labels, n_neighbors: int, rule: float) -> Votes:
         """Let the nearest neighbours of each example vote."""
         k = min(n_neighbors, len(distances) - 1)
         near = np.argpartition(distances, k - 1, axis=1)[:, :k]
         Y = labels.Y.astype(np.int64)
         votes = Y[near].sum(axis=1)
-        gaps, chosen = votes - k * Y, votes >= k * (threshold - PRIOR)
+        gaps, chosen = votes - k * Y, decide(votes / k, rule)
         if labels.known is not None:
             gaps, chosen, Y = gaps * labels.known, chosen & labels.known, Y * labels.known
         right, both = 2 * (chosen & (Y > 0)).sum(axis=1), chosen.sum(axis=1) + Y.sum(axis=1)
@@ -229,19 +228,19 @@ def _validated_ridge(values: Matrix, energy: Matrix, rest: float, n: int) -> flo
     return float(ridges[np.argmin(errors)]) if np.isfinite(errors).any() else float(ridges[-1])
 
 
-def _ridge_of_all(rows: Rows, labels: Labels, choice: Choice, lift_size: int, seed: int) -> float:
+def _ridge_of_all(examples: Examples, choice: Choice, lift_size: int, seed: int) -> float:
     """Return the ridge of least validation error on the very features that P is fitted on."""
-    if min(rows.shape) > RIDGE_SAMPLE:
-        rows, labels = _sample(rows, labels, RIDGE_SAMPLE)
-    T, _ = targets(labels)
-    X = features(rows, choice, lift_size, seed)[0]
-    inner, right = X.equations(T)
+    if min(examples.shape) > RIDGE_SAMPLE:
+        examples = examples.sample(RIDGE_SAMPLE)
+    X = Design(examples, make_features(examples, choice, lift_size, seed))
+    T = X.targets(examples.every()[1])
+    inner, right = X.equations()[:2] if X.primal else (X.gram()[0], None)
     values, U = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True)
     values = np.maximum(values, 0.0)
-    if X.primal:
+    if right is not None:
         energy = ((U.T @ right) ** 2).sum(axis=1)
         energy /= np.maximum(values, 1e-12 * values[-1] + 1e-300)
     else:
         energy = ((U.T @ (T - T.mean(axis=0))) ** 2).sum(axis=1)
     rest = max(float((T**2).sum() - energy.sum()), 0.0)
-    return _validated_ridge(values, energy, rest, X.shape[0])
+    return _validated_ridge(values, energy, rest, X.n)

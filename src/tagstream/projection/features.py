@@ -12,7 +12,6 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,7 +21,8 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import Rows
+from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.examples import Examples, evenly
 from tagstream.kernels import dense_squares, project_dense, row_squares
 from tagstream.labels import Labels
 
@@ -32,7 +32,6 @@ Singles = npt.NDArray[np.float32]
 SCALES = ("standard", "unit", None)  # divide columns by their deviation, rows by their length
 LIFTS = ("kernel", "fourier", None)
 LIFT_SIZE = 1000  # features of a lift
-BLOCK = 4096  # rows that are lifted at a time
 CACHED = 2**21  # random numbers that are kept between fits instead of being drawn again
 FARTHEST = 1e3  # from the middle, in bandwidths: beyond, a coordinate is as good as there
 JITTER = 1e-6  # on the diagonal of a kernel matrix, of which features have single precision
@@ -46,6 +45,19 @@ class Choice:
     lift: str | None = None  # one of LIFTS
     bandwidth: float = 1.0  # of the lift
     ridge: float = 0.0
+
+    @classmethod
+    def load(cls, state: Any) -> Choice:
+        """Return the choice that a file holds, if it could have been made."""
+        expect_keys("the choice", state, *cls.__dataclass_fields__)
+        check_choice("scale", state["scale"], SCALES)
+        check_choice("lift", state["lift"], LIFTS)
+        check_number("bandwidth", state["bandwidth"], least=0, most=1e300)
+        check_number("ridge", state["ridge"], least=0, most=1e300)
+        return cls(**state)
+
+
+_ARRAYS = ("W", "b", "m", "u")
 
 
 @dataclass(frozen=True)
@@ -92,9 +104,20 @@ class Lift:
         """Bytes held."""
         return self.W.nbytes + self.b.nbytes + self.m.nbytes + self.u.nbytes
 
-    def dump(self) -> dict[str, Singles]:
-        """Return its arrays, copied."""
-        return {name: getattr(self, name).copy() for name in ("W", "b", "m", "u")}
+    def dump(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {"kind": self.kind} | {name: getattr(self, name).copy() for name in _ARRAYS}
+
+    @classmethod
+    def load(cls, state: Any, p: int) -> Lift:
+        """Return what :meth:`dump` described, for rows of ``p`` features."""
+        expect_keys("the lift", state, "kind", *_ARRAYS)
+        if state["kind"] not in LIFTS[:2]:
+            raise ValueError(f"a lift must be one of {LIFTS[:2]}, got {state['kind']!r}")
+        b = expect("lift b", state["b"], np.float32, (None,))
+        shapes = {"W": (p, len(b)), "m": (p,), "u": (p,)}
+        rest = {n: expect(f"lift {n}", state[n], np.float32, s) for n, s in shapes.items()}
+        return cls(state["kind"], rest["W"], b, rest["m"], rest["u"])
 
 
 def _scaled(rows: Singles, m: Singles, u: Singles) -> Singles:
@@ -111,34 +134,61 @@ def _half_squares(scaled: Singles) -> Singles:
     return squares
 
 
-class Centred:
-    """Features minus their mean, X̃ = X − 1 midᵀ, never formed: X may be sparse.
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The map from rows to what P is fitted on, immutable.
 
-    Products are made in double precision, in blocks of rows.  With a lift, X are the rows, and
-    their features are made block by block, so that they never take more room than one block.
-
-    The features of a kernel are not at right angles: with K = LLᵀ their kernel matrix, X̃L⁻ᵀ are,
-    and take the place of X̃ everywhere.  ``original`` leads from weights of theirs to those of X.
+    Attributes
+    ----------
+    unit : bool
+        Whether rows are divided by their length first.
+    middle, deviation : arrays of shape (p,), or None
+        What dense rows are shifted and divided by; of sparse rows only the latter, for each column
+        that has an entry.
+    columns : int array of shape (a,), or None
+        Of sparse rows without a lift, the columns that have an entry: there are no others.
+    lift : Lift or None
+    factor : array of shape (D, D), or None
+        The features of a kernel are not at right angles: with K = LLᵀ the kernel matrix of its
+        stored rows, ΦL⁻ᵀ are.  This is L.
+    n_features : int
+        How many there are.
+    moments : pair of arrays of shape (p,), or None
+        Mean and deviation of dense rows.
     """
 
-    def __init__(
-        self,
-        X: Any,
-        mid: Matrix,
-        offset: Matrix | float = 0.0,
-        lift: Lift | None = None,
-        factor: Matrix | None = None,
-    ) -> None:
-        self.X, self.mid, self.lift, self.factor = X, mid, lift, factor
-        self.offset = offset  # what has been taken off the features already
-        self.shape = (X.shape[0], len(mid))
-        self.primal = self.shape[1] <= self.shape[0]
-        self.rounding = 0.0
+    unit: bool
+    middle: Matrix | None
+    deviation: Matrix | None
+    columns: npt.NDArray[np.int32] | None
+    lift: Lift | None
+    factor: Matrix | None
+    n_features: int
+    moments: tuple[Matrix, Matrix] | None = None
+
+    def __call__(self, rows: Rows) -> Any:
+        """Return the features of rows: an array, or a CSR matrix of single precision."""
+        rows = unit_rows(rows) if self.unit else rows
+        if self.lift is not None:
+            return self.lift.at_once(rows)
+        if self.columns is None:
+            shifted = rows - self.middle
+            return shifted if self.deviation is None else shifted / self.deviation
+        # All entries lie in the kept columns, which are renumbered without a search.
+        kept = sp.csr_matrix((rows.shape[0], len(self.columns)), dtype=np.float32)
+        kept.indices = np.searchsorted(self.columns, rows.indices).astype(np.int32)
+        kept.indptr = rows.indptr
+        kept.data = rows.data.astype(np.float32, copy=False)
+        if self.deviation is not None:
+            kept.data = (kept.data / self.deviation[kept.indices]).astype(np.float32)
+        return kept
 
     @property
-    def mean(self) -> Matrix:
-        """Mean of the features."""
-        return np.asarray(self.mid + self.offset)
+    def offset(self) -> Matrix | float:
+        """What has been taken off the features."""
+        if self.middle is None:
+            return 0.0
+        return self.middle if self.deviation is None else self.middle / self.deviation
 
     def original(self, P: Matrix) -> Matrix:
         """Return the weights L⁻ᵀP of the features themselves."""
@@ -146,100 +196,74 @@ class Centred:
             return P
         return np.asarray(scipy.linalg.solve_triangular(self.factor, P, trans=1, lower=True))
 
-    def _turned(self, R: Matrix) -> Matrix:
+    def turned(self, R: Matrix) -> Matrix:
         """Return L⁻¹R."""
         if self.factor is None:
             return R
         return np.asarray(scipy.linalg.solve_triangular(self.factor, R, lower=True))
 
-    def _blocks(self) -> Iterator[tuple[slice, Any]]:
-        for first in range(0, self.shape[0], BLOCK):
-            part = slice(first, first + BLOCK)
-            some = self.X[part] if self.lift is None else self.lift.at_once(self.X[part])
-            yield part, some.astype(np.float64)
 
-    def __matmul__(self, P: Matrix) -> Matrix:
-        P = self.original(P)
-        out = np.concatenate([np.asarray(block @ P) for _, block in self._blocks()])
-        return np.asarray(out - self.mid @ P)
-
-    def transposed(self, R: Matrix) -> Matrix:
-        """Return X̃ᵀR."""
-        out = sum(np.asarray(block.T @ R[part]) for part, block in self._blocks())
-        return self._turned(np.asarray(out - np.outer(self.mid, R.sum(axis=0))))
-
-    def equations(self, T: Matrix) -> tuple[Matrix, Matrix]:
-        """Return X̃ᵀX̃ and X̃ᵀT (primal), or X̃X̃ᵀ and T, whichever is smaller, in one pass.
-
-        Rounding leaves eigenvalues of about ``rounding`` below zero.
-        """
-        n, p = self.shape
-        if not self.primal:
-            X = self.X.astype(np.float64)
-            inner = X @ X.T
-            inner = inner.toarray() if sp.issparse(inner) else inner
-            self.rounding = 1e-12 * float(np.trace(inner))
-            return centre(inner), T
-        inner, right, total = np.zeros((p, p)), np.zeros((p, T.shape[1])), np.zeros(p)
-        for part, block in self._blocks():
-            square = block.T @ block
-            inner += square.toarray() if sp.issparse(square) else square
-            right += block.T @ T[part]
-            total += np.asarray(block.sum(axis=0)).ravel()
-        if self.lift is not None:
-            self.mid = total / n
-        self.rounding = float(np.trace(inner)) * (1e-12 if self.factor is None else 1e-15 / JITTER)
-        inner -= n * np.outer(self.mid, self.mid)
-        right -= np.outer(self.mid, T.sum(axis=0))
-        return self._turned(self._turned(inner).T), self._turned(right)
-
-    def variances(self) -> Matrix:
-        """Return the diagonal of X̃ᵀX̃."""
-        squares = self.X.power(2) if sp.issparse(self.X) else self.X**2
-        total = np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel()
-        return np.asarray(np.maximum(total - self.shape[0] * self.mid**2, 0.0))
-
-
-def features(
-    rows: Rows, choice: Choice, lift_size: int, seed: int, keep: bool = False
-) -> tuple[Centred, Matrix, Lift | None]:
-    """Return what P is fitted on, the scale of the inputs, and the lift.
-
-    ``keep`` holds the features of a lift, for those who look at them again and again.
-    """
-    rows = unit_rows(rows) if choice.scale == "unit" else rows
-    middle, deviation = moments(rows)
+def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int) -> Features:
+    """Return the features that were chosen, made of these examples."""
+    p, unit, columns = examples.shape[1], choice.scale == "unit", None
+    if examples.sparse and choice.lift is None:
+        columns = _used_columns(examples)
+        if choice.scale != "standard":
+            return Features(unit, None, None, columns, None, None, len(columns))
+        _, deviation = moments(examples, unit)
+        return Features(unit, None, deviation[columns], columns, None, None, len(columns))
+    middle, deviation = moments(examples, unit)
     standard = choice.scale == "standard"
-    if not standard:
-        deviation = np.ones_like(deviation)
     if choice.lift is None:
-        if sp.issparse(rows):
-            if not standard:
-                return Centred(rows, middle), deviation, None
-            X = rows @ sp.diags(1 / deviation, dtype=np.float32)
-            mid = moments(X)[0]  # of the rounded numbers, so that centring leaves nothing behind
-            return Centred(X, mid, offset=middle / deviation - mid), deviation, None
-        X = (rows - middle) / deviation
-        return Centred(X, X.mean(axis=0), offset=middle / deviation), deviation, None
+        spread = deviation if standard else None
+        return Features(unit, middle, spread, None, None, None, p, (middle, deviation))
     # Rows that differ by next to nothing ask for numbers beyond the range of single precision.
-    u = np.minimum(1 / (choice.bandwidth * deviation), 1e30)
-    lift, factor = _make_lift(rows, choice.lift, middle, u, lift_size, seed)
-    if not keep and rows.shape[0] > BLOCK:
-        unseen = np.full(len(lift.b), np.nan)  # the mean is known after the first pass
-        return Centred(rows, unseen, lift=lift, factor=factor), deviation, lift
-    made = lift.at_once(rows)
-    return Centred(made, made.mean(axis=0, dtype=np.float64), factor=factor), deviation, lift
+    u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), 1e30)
+    lift, factor = _make_lift(examples, choice.lift, unit, middle, u, lift_size, seed)
+    own = None if examples.sparse else (middle, deviation)
+    return Features(unit, None, None, None, lift, factor, len(lift.b), own)
+
+
+def _used_columns(examples: Examples) -> npt.NDArray[np.int32]:
+    (used,) = examples.sum(lambda rows, labels, part: (rows.getnnz(axis=0),))
+    return np.flatnonzero(used).astype(np.int32)
+
+
+def moments(examples: Examples, unit: bool = False) -> tuple[Matrix, Matrix]:
+    """Return the mean and standard deviation of each column; a constant column has 1."""
+    n = len(examples)
+
+    def wide(rows: Rows) -> Any:
+        return (unit_rows(rows) if unit else rows).astype(np.float64)
+
+    def total(rows: Rows, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+        return (np.asarray(wide(rows).sum(axis=0)).ravel(),)
+
+    mean = examples.sum(total)[0] / n
+
+    def squares(rows: Rows, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+        rows = wide(rows)
+        if sp.issparse(rows):
+            return (np.asarray(rows.power(2).sum(axis=0)).ravel(),)
+        return (((rows - mean) ** 2).sum(axis=0),)
+
+    square = examples.sum(squares)[0] / n
+    deviation = np.sqrt(np.maximum(square - mean**2, 0) if examples.sparse else square)
+    # Below this a column is constant up to the rounding of single precision.
+    flat = deviation <= 1e-6 * np.abs(mean)
+    return mean, np.where(flat, 1.0, deviation)
 
 
 def _make_lift(
-    rows: Rows, kind: str, middle: Matrix, u: Any, size: int, seed: int
+    examples: Examples, kind: str, unit: bool, middle: Matrix, u: Any, size: int, seed: int
 ) -> tuple[Lift, Matrix | None]:
     """Return the lift, and of a kernel the factor L of its matrix."""
     p, u = len(middle), u.astype(np.float32)
     if kind == "fourier":
         draw = _directions if p * size <= CACHED else _directions.__wrapped__
         return Lift(kind, *draw(p, size, seed), middle.astype(np.float32), u), None
-    stored = rows[evenly(rows.shape[0], size)]
+    stored = examples.take(evenly(len(examples), size))[0]
+    stored = unit_rows(stored) if unit else stored
     stored = stored.toarray() if sp.issparse(stored) else stored
     m = np.median(stored, axis=0).astype(np.float32)  # which no row far off can move
     scaled = _scaled(stored, m, u)
@@ -267,11 +291,6 @@ def _directions(p: int, size: int, seed: int) -> tuple[Singles, Singles]:
     return W, b
 
 
-def evenly(n: int, size: int) -> npt.NDArray[np.int64]:
-    """Return ``size`` evenly spaced numbers below n, or all of them."""
-    return np.arange(min(n, size)) * n // min(n, size) if n else np.arange(0)
-
-
 def unit_rows(rows: Rows) -> Rows:
     """Return rows divided by their Euclidean length; a row of zeros stays."""
     if sp.issparse(rows):
@@ -283,32 +302,6 @@ def unit_rows(rows: Rows) -> Rows:
     # One by one from the left, so that a row's result does not depend on the other rows.
     squares = np.add.accumulate(rows.astype(np.float64) ** 2, axis=1)[:, -1:]
     return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))).astype(np.float32)
-
-
-def targets(labels: Labels) -> tuple[Matrix, Matrix]:
-    """Return the labels minus their mean, unknown entries as 0, and the mean."""
-    Y = labels.Y.astype(np.float64)
-    if labels.known is None:
-        mean: Matrix = Y.mean(axis=0)
-        return Y - mean, mean
-    count = np.maximum(labels.known.sum(axis=0), 1)
-    mean = (Y * labels.known).sum(axis=0) / count
-    return np.where(labels.known, Y - mean, 0.0), mean
-
-
-def moments(rows: Rows) -> tuple[Matrix, Matrix]:
-    """Return the mean and standard deviation of each column; a constant column has 1."""
-    if sp.issparse(rows):
-        rows = rows.astype(np.float64)  # the mean of scipy's single precision rows is single too
-        mean = np.asarray(rows.mean(axis=0)).ravel()
-        square = np.asarray(rows.power(2).mean(axis=0)).ravel()
-        deviation = np.sqrt(np.maximum(square - mean**2, 0))
-    else:
-        mean = rows.mean(axis=0, dtype=np.float64)
-        deviation = rows.std(axis=0, dtype=np.float64)
-    # Below this a column is constant up to the rounding of single precision.
-    flat = deviation <= 1e-6 * np.abs(mean)
-    return mean, np.where(flat, 1.0, deviation)
 
 
 def squared_distances(inner: Matrix) -> Matrix:

@@ -10,45 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import Rows
+from tagstream.checks import Rows, expect, expect_keys
+from tagstream.examples import Examples
 from tagstream.kernels import project_dense, project_sparse
 from tagstream.labels import Labels
 from tagstream.projection.features import (
-    BLOCK,
+    JITTER,
     LIFT_SIZE,
-    Centred,
     Choice,
+    Features,
     Lift,
     Matrix,
-    Singles,
-    features,
-    targets,
+    centre,
+    make_features,
     unit_rows,
 )
 
-FIRST_FIT = 20  # examples before the first fit
-GROWTH = 8  # a fit follows when an eighth more examples have been seen,
-LARGE, LARGE_GROWTH = 4096, 4  # or a quarter where there are many, or as many as the window holds
+LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 3000  # smaller side of the features up to which normal equations are formed
-
-
-def next_fit(t: int, window: int | None) -> int:
-    """Return the next time after ``t`` examples at which P is fitted again.
-
-    The gaps grow with what is stored, so the work per example stays constant on average.
-    """
-    if t < FIRST_FIT:
-        return FIRST_FIT
-    if window is not None and t > window:
-        return t + max(1, window // LARGE_GROWTH)
-    return t + t // (GROWTH if t < LARGE else LARGE_GROWTH)
 
 
 @dataclass(frozen=True)
@@ -84,6 +70,11 @@ class Projection:
         row_of[self.columns] = np.arange(len(self.columns), dtype=np.int32)
         return row_of
 
+    def rows_of(self, columns: npt.NDArray[np.int32]) -> npt.NDArray[np.floating[Any]]:
+        """Return the rows of P that belong to these features of sparse inputs."""
+        rows: npt.NDArray[np.floating[Any]] = self.P[self._row_of[columns]]
+        return rows
+
     @property
     def dense(self) -> npt.NDArray[np.floating[Any]]:
         """P with a row for every feature, (p, q), or (D, q) behind a lift."""
@@ -97,24 +88,60 @@ class Projection:
 
     def __call__(self, rows: Rows) -> Matrix:
         """Return z for each row, (n, q); a row's result does not depend on the other rows."""
-        out = np.empty((rows.shape[0], len(self.c)))
-        if self.columns is not None:
-            rows = unit_rows(rows) if self.unit else rows
-            project_sparse(
-                rows.indptr.astype(np.int64), self._row_of[rows.indices],
-                rows.data.astype(np.float32, copy=False), self.P, self.c, out,
-            )  # fmt: skip
+        parts = [
+            self.apply(self.inputs(rows[first : first + LIFTED]))
+            for first in range(0, max(rows.shape[0], 1), LIFTED)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def inputs(self, rows: Rows) -> Rows:
+        """Return what P is multiplied with: rows, perhaps of unit length, or their lift."""
+        rows = unit_rows(rows) if self.unit else rows
+        if self.lift is None:
+            return rows
+        return self.lift(rows.toarray() if sp.issparse(rows) else rows)
+
+    def apply(self, inputs: Rows) -> Matrix:
+        """Return z of :meth:`inputs`."""
+        out = np.empty((inputs.shape[0], len(self.c)))
+        if self.columns is None:
+            project_dense(inputs, self.P, self.c, out)
         else:
-            for first in range(0, rows.shape[0], BLOCK):  # lifted rows are wide: not all at once
-                part = slice(first, first + BLOCK)
-                some = rows[part].toarray() if sp.issparse(rows) else rows[part]
-                project_dense(self.features(some), self.P, self.c, out[part])
+            project_sparse(
+                inputs.indptr.astype(np.int64), self._row_of[inputs.indices],
+                inputs.data.astype(np.float32, copy=False), self.P, self.c, out,
+            )  # fmt: skip
         return out
 
-    def features(self, rows: Singles) -> Singles:
-        """Return what P is multiplied with, of dense rows."""
-        rows = unit_rows(rows) if self.unit else rows
-        return rows if self.lift is None else self.lift(rows)
+    def dump(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "P": self.P.copy(),
+            "c": self.c.copy(),
+            "lift": None if self.lift is None else self.lift.dump(),
+            "columns": None if self.columns is None else self.columns.copy(),
+            "p": self.p,
+            "unit": self.unit,
+        }
+
+    @classmethod
+    def load(cls, state: Any, p: int, q: int, sparse: bool) -> Projection:
+        """Return what :meth:`dump` described, for ``p`` features and ``q`` labels."""
+        expect_keys("the projection", state, "P", "c", "lift", "columns", "p", "unit")
+        if type(state["unit"]) is not bool or type(state["p"]) is not int:
+            raise ValueError("unit must be true or false, and p a count")
+        c = expect("c", state["c"], np.float64, (q,))
+        lift = None if state["lift"] is None else Lift.load(state["lift"], p)
+        if not sparse or lift is not None:
+            width = p if lift is None else len(lift.b)
+            return cls(expect("P", state["P"], np.float64, (width, q)), c, lift, unit=state["unit"])
+        columns = expect("columns", state["columns"], np.int32, (None,))
+        if (np.diff(columns, prepend=-1) <= 0).any() or columns.max(initial=0) >= p:
+            raise ValueError(f"columns must rise within 0 to {p - 1}")
+        P = expect("P", state["P"], np.float32, (len(columns) + 1, q))
+        if P[-1].any():
+            raise ValueError("P must be zero for features that no example has")
+        return cls(P, c, None, columns, p, state["unit"])
 
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
@@ -129,131 +156,295 @@ def _of_columns(
     return Projection(np.pad(P, ((0, 1), (0, 0))).astype(np.float32), c, None, columns, p, unit)
 
 
+class Equations(NamedTuple):
+    """Normal equations, and what else follows from the same pass.
+
+    Attributes
+    ----------
+    inner, right : arrays of shape (p, p) and (p, q)
+        X̃ᵀX̃ and X̃ᵀT.
+    mid : array of shape (p,)
+        Mean of the features.
+    variances : array of shape (p,)
+        Sums of their squares, centred; of a kernel's before they are turned.
+    rounding : float
+        About how far below zero rounding leaves the eigenvalues.
+    """
+
+    inner: Matrix
+    right: Matrix
+    mid: Matrix
+    variances: Matrix
+    rounding: float
+
+
+class Spread(NamedTuple):
+    """How the inputs of a fit are spread, for those who learn on between fits.
+
+    Attributes
+    ----------
+    squares : array of shape (p,)
+        Sums of squares of what P is multiplied with, over all examples: centred, if dense.
+    shift, factor : arrays of shape (p,), or None
+        Dense inputs are (x − shift)·factor.  None: they are sparse.
+    mean, deviation : arrays of shape (p,), or None
+        Of dense rows.
+    """
+
+    squares: Matrix
+    shift: Matrix | None
+    factor: Matrix | None
+    mean: Matrix | None
+    deviation: Matrix | None
+
+
+class Design:
+    """Examples for a regression: features minus their mean, X̃, and targets; neither is formed.
+
+    Sums run over leaves of examples in double precision, so X may be sparse, and the features of a
+    lift are made leaf by leaf and never take more room than one.  With a kernel, X̃L⁻ᵀ takes the
+    place of X̃ everywhere (:class:`~tagstream.projection.features.Features`).
+    """
+
+    def __init__(self, examples: Examples, features: Features) -> None:
+        self.features = features
+        self.n, self.p = len(examples), features.n_features
+        self.primal = self.p <= self.n
+        self.examples = examples
+        count = examples.sum(_count_labels)
+        self.n_known = np.maximum(count[1], 1)
+        self.mean = count[0] / self.n_known  # of the labels
+        self.masked = bool(count[2][0])
+        # Wide sparse rows, and labels that are not all known, are passed over many times.
+        self._X = examples.map(features, keep=self.masked or features.columns is not None)
+
+    @property
+    def q(self) -> int:
+        """Number of labels."""
+        return len(self.mean)
+
+    @cached_property
+    def mid(self) -> Matrix:
+        """Mean of the features."""
+
+        def total(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+            return (np.asarray(X.sum(axis=0, dtype=np.float64)).ravel(),)
+
+        return self._X.sum(total)[0] / self.n
+
+    def targets(self, labels: Labels) -> Matrix:
+        """Return labels minus their mean, unknown entries as 0."""
+        T = labels.Y - self.mean
+        return T if labels.known is None else np.where(labels.known, T, 0.0)
+
+    def gram(self) -> tuple[Matrix, float]:
+        """Return X̃X̃ᵀ, and about how far below zero rounding leaves its eigenvalues."""
+        X = self.features(self.examples.every()[0]).astype(np.float64)
+        inner = X @ X.T
+        inner = inner.toarray() if sp.issparse(inner) else inner
+        return centre(inner), 1e-12 * float(np.trace(inner))
+
+    def equations(self) -> Equations:
+        """Return X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass."""
+
+        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+            X, T = X.astype(np.float64), self.targets(labels)
+            square = X.T @ X
+            square = square.toarray() if sp.issparse(square) else square
+            total = np.asarray(X.sum(axis=0)).ravel()
+            return square, np.asarray(X.T @ T), total, T.sum(axis=0)
+
+        inner, right, total, targets = self._X.sum(summand)
+        mid, turn = total / self.n, self.features.turned
+        lifted = self.features.factor is not None
+        rounding = float(np.trace(inner)) * (1e-15 / JITTER if lifted else 1e-12)
+        inner -= self.n * np.outer(mid, mid)
+        right -= np.outer(mid, targets)
+        variances = np.maximum(np.diag(inner), 0.0)
+        return Equations(turn(turn(inner).T), turn(right), mid, variances, rounding)
+
+    def transposed(self, R: Matrix) -> Matrix:
+        """Return X̃ᵀR for R of shape (n, q)."""
+
+        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+            return (np.asarray(X.astype(np.float64).T @ R[part]), R[part].sum(axis=0))
+
+        out, total = self._X.sum(summand)
+        return self.features.turned(out - np.outer(self.mid, total))
+
+    def times(self, P: Matrix) -> Matrix:
+        """Return X̃P, (n, q)."""
+        P = self.features.original(P)
+        out = self._X.gather(lambda X: np.asarray(X.astype(np.float64) @ P))
+        return np.asarray(out - self.mid @ P)
+
+    def masked_right(self) -> Matrix:
+        """Return X̃ᵀT and below it the sums of T, (p + 1, q)."""
+
+        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+            T = self.targets(labels)
+            return (np.asarray(X.astype(np.float64).T @ T), T.sum(axis=0))
+
+        out, total = self._X.sum(summand)
+        return np.vstack([self.features.turned(out - np.outer(self.mid, total)), total])
+
+    def masked_normal(self, V: Matrix, ridge: float) -> Matrix:
+        """Return the normal equations' left side for weights P and shifts s, V = [P; s]."""
+        P, s = self.features.original(V[:-1]), V[-1]
+        shift = s - self.mid @ P
+
+        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+            X = X.astype(np.float64)
+            R = X @ P + shift
+            R = R if labels.known is None else R * labels.known
+            return (np.asarray(X.T @ R), R.sum(axis=0))
+
+        out, total = self._X.sum(summand)
+        out = self.features.turned(out - np.outer(self.mid, total))
+        return np.vstack([out + ridge * V[:-1], total])
+
+    def single_right(self) -> Any:
+        """Return XᵀT in single precision; columns of T sum to zero, so this is X̃ᵀT."""
+
+        def summand(X: Any, labels: Labels, part: slice) -> tuple[Any, ...]:
+            return (np.asarray(X.T @ self.targets(labels).astype(np.float32)),)
+
+        return self._X.sum(summand)[0]
+
+    def single_normal(self, P: Any, ridge: float) -> Any:
+        """Return (X̃ᵀX̃ + ρI)P in single precision."""
+        shift = (self.mid @ P).astype(np.float32)
+
+        def summand(X: Any, labels: Labels, part: slice) -> tuple[Any, ...]:
+            R = X @ P
+            R -= shift
+            return (np.asarray(X.T @ R),)
+
+        A = self._X.sum(summand)[0]
+        A += np.float32(ridge) * P
+        return A
+
+    def variances(self) -> Matrix:
+        """Return the diagonal of X̃ᵀX̃."""
+
+        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+            squares = X.power(2) if sp.issparse(X) else X**2
+            return (np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel(),)
+
+        return np.maximum(self._X.sum(summand)[0] - self.n * self.mid**2, 0.0)
+
+
+def _count_labels(rows: Rows, labels: Labels, part: slice) -> tuple[npt.NDArray[np.int64], ...]:
+    """Count each label, how many examples know it, and the unknown entries."""
+    yes = labels.Y.sum(axis=0, dtype=np.int64)
+    if labels.known is None:
+        return yes, np.full(len(yes), len(labels.Y)), np.zeros(1, np.int64)
+    known = labels.known.sum(axis=0, dtype=np.int64)
+    return yes, known, np.array([labels.known.size - known.sum()])
+
+
 def fit(
-    rows: Rows,
-    labels: Labels,
+    examples: Examples,
     choice: Choice,
     *,
     lift_size: int = LIFT_SIZE,
     seed: int = 0,
     start: Projection | None = None,
-) -> Projection:
-    """Return the projection of all the given examples for what was chosen.
+) -> tuple[Projection, Spread]:
+    """Return the projection of all the given examples for what was chosen, and their spread.
 
     ``start`` is an earlier projection of the same kind, from which an iterative solution sets
     out; the direct ones do not need it.
     """
-    T, mean = targets(labels)
-    columns, p = None, rows.shape[1]
-    if sp.issparse(rows) and choice.lift is None:
-        columns = np.flatnonzero(rows.getnnz(axis=0)).astype(np.int32)
-        rows = rows[:, columns]
-    X, deviation, lift = features(rows, choice, lift_size, seed, keep=labels.known is not None)
+    features = make_features(examples, choice, lift_size, seed)
+    design = Design(examples, features)
     guess = None
-    if columns is not None and start is not None and start.columns is not None:
-        guess = start.P[start._row_of[columns]] * deviation[:, None]
-    P, shift = _solve(X, T, labels.known, choice.ridge, guess)
-    P = np.ascontiguousarray(X.original(P))  # in the one order that kernels are compiled for
-    c = mean + shift - X.mean @ P
-    unit = choice.scale == "unit"
-    if lift is not None:
-        return Projection(P, c, lift, unit=unit)
-    P /= deviation[:, None]
-    if columns is None:
-        return Projection(P, c, unit=unit)
-    return _of_columns(P, c, columns, p, unit)
+    if features.columns is not None and start is not None and start.columns is not None:
+        guess = start.rows_of(features.columns).astype(np.float64)
+        if features.deviation is not None:
+            guess *= features.deviation[:, None]
+    P, shift, mid, variances = _solve(design, choice.ridge, guess)
+    P = np.ascontiguousarray(features.original(P))  # in the one order kernels are compiled for
+    c = design.mean + shift - (mid + features.offset) @ P
+    mean, deviation = features.moments or (None, None)
+    if features.lift is not None:
+        made = Projection(P, c, features.lift, unit=features.unit)
+        return made, Spread(variances, mid, np.ones(len(mid)), mean, deviation)
+    if features.columns is not None:
+        squares = np.zeros(examples.shape[1])
+        squares[features.columns] = variances + design.n * mid**2
+        if features.deviation is not None:
+            P /= features.deviation[:, None]
+            squares[features.columns] *= features.deviation**2
+        made = _of_columns(P, c, features.columns, examples.shape[1], features.unit)
+        return made, Spread(squares, None, None, None, None)
+    factor = np.ones(len(mid))
+    if features.deviation is not None:
+        P /= features.deviation[:, None]
+        factor = 1 / features.deviation
+    return Projection(P, c, unit=features.unit), Spread(
+        variances, features.middle, factor, mean, deviation
+    )
 
 
-def _solve(
-    X: Centred,
-    T: Matrix,
-    known: npt.NDArray[np.bool_] | None,
-    ridge: float,
-    start: Matrix | None,
-) -> tuple[Matrix, Matrix]:
-    """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T; return P and s.
+def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T.
+
+    Return P, s, and the mean and the centred squares of the features.
 
     When all is known, s = 0 and P solves (X̃ᵀX̃ + ρI)P = X̃ᵀT.  Otherwise each label has
     equations of its own, solved for all labels at once by conjugate gradients, for which the
     common solution is the preconditioner.
     """
-    n, p = X.shape
     ridge = max(ridge, 1e-300)
-    none = np.zeros(T.shape[1])
-    if min(n, p) <= DIRECT:
-        inner, right = X.equations(T)
-        ridge = max(ridge, X.rounding)
+    none = np.zeros(X.q)
+    if min(X.n, X.p) <= DIRECT:
+        if X.primal:
+            inner, right, mid, variances, rounding = X.equations()
+        else:
+            (inner, rounding), mid, variances = X.gram(), X.mid, X.variances()
+            right = X.targets(X.examples.every()[1])
+        ridge = max(ridge, rounding)
         inner[np.diag_indices(len(inner))] += ridge
         factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
         P = scipy.linalg.cho_solve(factor, right)
-        if not X.primal:
-            P = X.transposed(P)
-        if known is None:
-            return np.asarray(P), none
+        P = np.asarray(P) if X.primal else X.transposed(P)
+        if not X.masked:
+            return P, none, mid, variances
         start, tolerance, rounds = P, 1e-10, 500
 
         def apply_inverse(B: Matrix) -> Matrix:
             if X.primal:
                 return np.asarray(scipy.linalg.cho_solve(factor, B))
-            return np.asarray((B - X.transposed(scipy.linalg.cho_solve(factor, X @ B))) / ridge)
+            fitted = X.transposed(scipy.linalg.cho_solve(factor, X.times(B)))
+            return np.asarray((B - fitted) / ridge)
 
     else:
-        variances, ridge = X.variances(), max(ridge, 1e-30)  # within single precision
+        variances, ridge, mid = X.variances(), max(ridge, 1e-30), X.mid  # in single precision
         # A constant column has nothing but rounding errors to offer.
-        flat = variances <= 1e-6 * n * X.mid**2
+        flat = variances <= 1e-6 * X.n * mid**2
         diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
-        start = np.zeros((p, T.shape[1])) if start is None else np.where(flat[:, None], 0.0, start)
+        start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
         tolerance, rounds = 1e-3, 25
-        if known is None:
-            return _solve_by_passes(X, T, ridge, diagonal, start, tolerance, rounds), none
+        if not X.masked:
+            scale = diagonal.astype(np.float32)
+            P = _conjugate_gradients(
+                lambda P: X.single_normal(P, ridge), lambda B: B / scale,
+                X.single_right(), start.astype(np.float32), tolerance, rounds,
+            )  # fmt: skip
+            return P, none, mid, variances
 
         def apply_inverse(B: Matrix) -> Matrix:
             return B / diagonal
 
-    mask, count = known.astype(np.float64), np.maximum(known.sum(axis=0), 1)
-
-    def normal(V: Matrix) -> Matrix:
-        P, s = V[:-1], V[-1]
-        R = (X @ P + s) * mask
-        return np.vstack([X.transposed(R) + ridge * P, R.sum(axis=0)])
-
     def precondition(V: Matrix) -> Matrix:
-        return np.vstack([apply_inverse(V[:-1]), V[-1] / count])
+        return np.vstack([apply_inverse(V[:-1]), V[-1] / X.n_known])
 
-    right = np.vstack([X.transposed(T), T.sum(axis=0)])
     V = _conjugate_gradients(
-        normal, precondition, right, np.vstack([start, none]), tolerance, rounds
-    )
-    return V[:-1], V[-1]
-
-
-def _solve_by_passes(
-    X: Centred,
-    T: Matrix,
-    ridge: float,
-    diagonal: Matrix,
-    start: Matrix,
-    tolerance: float,
-    rounds: int,
-) -> Matrix:
-    """Solve (X̃ᵀX̃ + ρI)P = X̃ᵀT by passes over X, in its own precision.
-
-    What is multiplied by X̃ᵀ has columns of sum zero, for which X̃ᵀ and Xᵀ are the same.
-    """
-    single = X.X.dtype
-    scale = diagonal.astype(single)
-
-    def normal(P: Any) -> Any:
-        R = X.X @ P
-        R -= R.mean(axis=0, dtype=np.float64).astype(single)
-        A = X.X.T @ R
-        A += single.type(ridge) * P
-        return A
-
-    right = X.X.T @ T.astype(single)
-    return _conjugate_gradients(
-        normal, lambda B: B / scale, right, start.astype(single), tolerance, rounds
-    )
+        lambda V: X.masked_normal(V, ridge), precondition,
+        X.masked_right(), np.vstack([start, none]), tolerance, rounds,
+    )  # fmt: skip
+    return V[:-1], V[-1], mid, variances
 
 
 def _conjugate_gradients(
@@ -294,23 +485,35 @@ def _conjugate_gradients(
     return np.asarray(V, np.float64)
 
 
-def first_block(rows: Rows, labels: Labels) -> Projection:
+def first_block(examples: Examples) -> Projection:
     """Return the paper's projection: plain least squares, of least norm where p ≥ n."""
-    X = rows.toarray() if sp.issparse(rows) else rows
+    rows, labels = examples.every()
+    X, columns = rows, None
+    if sp.issparse(rows):  # features that no row has get no weight
+        columns = np.flatnonzero(rows.getnnz(axis=0)).astype(np.int32)
+        X = rows[:, columns].toarray()
     P = np.zeros((X.shape[1], labels.Y.shape[1]))
     if P.size:  # somebody has named a label
         # Without a cutoff for the rank, copies of a column get weights of 10¹².
-        cutoff = max(X.shape) * float(np.finfo(np.float64).eps)
+        cutoff = max(rows.shape) * float(np.finfo(np.float64).eps)
         P = scipy.linalg.lstsq(X.astype(np.float64), labels.Y.astype(np.float64), cond=cutoff)[0]
     c = np.zeros(P.shape[1])
-    if not sp.issparse(rows):
-        return Projection(P, c)
-    return _of_columns(P, c, np.arange(len(P), dtype=np.int32), len(P))
+    if columns is None:
+        return Projection(np.ascontiguousarray(P), c)
+    return _of_columns(P, c, columns, rows.shape[1])
 
 
-def leading_directions(labels: Labels, d: int) -> Matrix:
+def leading_directions(examples: Examples, d: int) -> Matrix:
     """Return the d directions of largest variance of the labels, an orthonormal (q, d)."""
-    T, _ = targets(labels)
-    q = T.shape[1]
-    U: Matrix = scipy.linalg.eigh(T.T @ T, subset_by_index=(q - d, q - 1))[1][:, ::-1]
+    yes, known, _ = examples.sum(_count_labels)
+    mean = yes / np.maximum(known, 1)
+
+    def summand(rows: Rows, labels: Labels, part: slice) -> tuple[Matrix, ...]:
+        T = labels.Y - mean
+        T = T if labels.known is None else np.where(labels.known, T, 0.0)
+        return (T.T @ T,)
+
+    (covariance,) = examples.sum(summand)
+    q = len(mean)
+    U: Matrix = scipy.linalg.eigh(covariance, subset_by_index=(q - d, q - 1))[1][:, ::-1]
     return np.ascontiguousarray(U)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -29,7 +29,8 @@ MEASURES = {
     "micro_f1": "micro-F1",
     "hamming_loss": "Hamming loss",
 }
-LOWER_IS_BETTER = {"hamming_loss"}
+CALIBRATION = {"log_loss": "log loss", "calibration_error": "calibration error"}
+LOWER_IS_BETTER = {"hamming_loss", *CALIBRATION}
 
 # Figures 1 to 4 of the paper show the first four data sets, figures 5 to 8 the others.
 GROUPS = (("corel5k", "enron", "medical", "emotions"), ("cal500", "image", "scene", "slashdot"))
@@ -44,6 +45,9 @@ ABLATION = (
     *("no-cap", "input-neighbor", "cubic", "random-v"),
 )
 
+ONLINE = ("oml",)  # that stand beside the offline learners
+OFFLINE = ("offline-logistic", "offline-linear-svm", "offline-rbf-svm", "offline-forest")
+
 AXES = ("n", "p", "q", "d")
 PRINTED_FOR = {
     "oml": "OML",
@@ -56,6 +60,57 @@ PRINTED_FOR = {
 STREAM_ORDER = ("oml", "oml-window", "knn", "osml-elm", "olansgd")
 
 
+@dataclass(frozen=True)
+class Run:
+    """An evaluation of one's own: what ``as_dict()`` of a hold-out or prequential result gave.
+
+    Attributes
+    ----------
+    name, data : str
+        Of the learner, and of the data; the latter may be empty.
+    result : dict
+    """
+
+    name: str
+    data: str
+    result: Mapping[str, Any]
+
+    @property
+    def is_holdout(self) -> bool:
+        """Whether it is a hold-out; else it is prequential."""
+        return "folds" in self.result
+
+
+def runs_of(record: Any, where: str) -> Iterator[Run]:
+    """Yield the runs of a JSON value; nothing if it holds none.
+
+    Parameters
+    ----------
+    record : dict or list
+        ``{"name": …, "data"?: …, **result.as_dict()}``; what ``tagstream evaluate --json`` prints,
+        that is ``{"data": …, "results": {name: result.as_dict(), …}}``; or a list of these.
+    where : str
+        For messages: the file.
+    """
+    if isinstance(record, list):
+        for one in record:
+            yield from runs_of(one, where)
+    if not isinstance(record, dict) or "part" in record:
+        return
+    if isinstance(record.get("results"), dict):
+        for name, result in record["results"].items():
+            yield from runs_of({**result, "name": name, "data": record.get("data", "")}, where)
+    elif "name" in record and ("folds" in record or "curve" in record):
+        need = ("mean", "std") if "folds" in record else ("measures", "seconds_per_item")
+        lacks = [key for key in need if key not in record]
+        if lacks:
+            raise ValueError(
+                f"{where}: the record of {record['name']!r} must have {' and '.join(need)}, "
+                f"got none of {', '.join(lacks)}; write result.as_dict() whole"
+            )
+        yield Run(str(record["name"]), str(record.get("data", "")), record)
+
+
 @dataclass
 class Results:
     """The records of a results directory.
@@ -65,27 +120,29 @@ class Results:
     records : dict of str to list of dict
         By part, in the order of the files; of records with the same key the last one counts, and a
         line that was not written whole is passed over.
+    runs : list of Run
+        Evaluations of one's own, in the order of the files; see :func:`runs_of` for their form.
     """
 
     records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Results:
-        """Read every ``*.jsonl`` file of a directory."""
+        """Read every ``*.jsonl`` file of a directory, line by line, and every ``*.json`` file."""
         records: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
-        for path in sorted(Path(folder).glob("*.jsonl")):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                try:
-                    record = json.loads(line)
+        runs: list[Run] = []
+        for path in sorted(Path(folder).glob("*.json*")):
+            for record in _values(path):
+                if isinstance(record, dict) and {"part", "key"} <= set(record):
                     records[record["part"]][record["key"]] = record
-                except (ValueError, KeyError, TypeError):  # noqa: PERF203
-                    continue
-        if not records:
+                runs += runs_of(record, str(path))
+        if not records and not runs:
             raise FileNotFoundError(
-                f"{os.fspath(folder)} must hold records (*.jsonl), got none; "
-                "make some with `tagstream reproduce`"
+                f"{os.fspath(folder)} must hold records (*.jsonl, *.json), got none; "
+                "make some with `tagstream reproduce` or `tagstream evaluate --json`"
             )
-        return cls({part: list(some.values()) for part, some in records.items()})
+        return cls({part: list(some.values()) for part, some in records.items()}, runs)
 
     def part(self, name: str) -> list[dict[str, Any]]:
         """The records of one part."""
@@ -93,10 +150,17 @@ class Results:
 
     @cached_property
     def holdout(self) -> dict[tuple[str, str], dict[str, Values]]:
-        """Measures by (data set, method): one value per fold, in the order of the folds."""
+        """Measures by (data set, method): one value per fold, in the order of the folds.
+
+        An offline learner has a threshold tuned for F1 and one tuned for Hamming loss; each measure
+        is the one that its threshold was tuned for.
+        """
         folds: _Numbered = defaultdict(dict)
         for record in self.part("holdout"):
-            measures = measures_of(record["result"]["counts"])
+            result = record["result"]
+            measures = measures_of(result["counts"])
+            if "hamming_counts" in result:
+                measures["hamming_loss"] = measures_of(result["hamming_counts"])["hamming_loss"]
             folds[record["dataset"], record["method"]][record["fold"]] = measures
         return _in_order(folds)
 
@@ -136,9 +200,26 @@ class Results:
         )
 
 
+def _values(path: Path) -> Iterator[Any]:
+    """The JSON values of a file: of its lines, or the whole of it."""
+    if path.suffix not in (".json", ".jsonl"):
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for part in text.splitlines() if path.suffix == ".jsonl" else [text]:
+        try:
+            yield json.loads(part)
+        except ValueError:  # noqa: PERF203
+            continue
+
+
 def _in_order(numbered: _Numbered) -> dict[tuple[str, str], dict[str, Values]]:
+    """The measures that all numbers of a cell have, by name."""
     return {
-        cell: {m: np.array([some[number][m] for number in sorted(some)]) for m in MEASURES}
+        cell: {
+            m: np.array([some[number][m] for number in sorted(some)])
+            for m in (*MEASURES, *CALIBRATION)
+            if all(m in measures for measures in some.values())
+        }
         for cell, some in numbered.items()
     }
 
@@ -150,7 +231,7 @@ def measures_of(counts: Mapping[str, Any]) -> dict[str, float]:
 
 def published() -> Any:
     """Numbers of others: ``published.json``."""
-    return json.loads((files("tagstream.report") / "published.json").read_text(encoding="utf-8"))
+    return json.loads((files("tagstream.paper") / "published.json").read_text(encoding="utf-8"))
 
 
 class Wins(NamedTuple):
@@ -213,7 +294,7 @@ def count_wins(results: Results, method: str, rivals: Sequence[str], *, slack: f
 
 def as_text(value: float, measure: str = "") -> str:
     """Three decimals without the leading zero; four for small losses."""
-    digits = 4 if measure in LOWER_IS_BETTER else 3
+    digits = 4 if measure == "hamming_loss" else 3
     return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
 
 
@@ -247,9 +328,11 @@ def streams_of(results: Results) -> dict[str, dict[str, dict[str, Any]]]:
     return streams
 
 
-def best_published(name: str, measure: str) -> tuple[float, list[str]]:
-    """The best published value of a measure, and who holds it."""
-    values = published()["prequential"]["values"][name]
+def best_published(name: str, measure: str) -> tuple[float, list[str]] | None:
+    """The best published value of a measure, and who holds it; None if there is none."""
+    values = published()["prequential"]["values"].get(name)
+    if values is None:
+        return None
     score = {method: pair[measure == "hamming_loss"] for method, pair in values.items()}
     best = max(score.values())
     holders = [method for method, value in score.items() if value == best]

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream import metric, projection
-from tagstream.experiments.plan import INIT, STEP_MAX, STEP_MIN
+from tagstream.examples import Examples
 from tagstream.labels import Labels
+from tagstream.paper.plan import INIT, STEP_MAX, STEP_MIN
 
 __all__ = ["bound"]
 
@@ -53,7 +54,7 @@ def bound(X: Any, Y: npt.NDArray[np.uint8], model: Any) -> dict[str, Any]:
     X, Y = X[order].astype(np.float32), Y[order]
     n, q = Y.shape
     n0 = round(INIT * n)
-    P = projection.first_block(X[:n0], Labels(Y[:n0], None))
+    P = projection.first_block(Examples.of(X[:n0], Labels(Y[:n0], None)))
     Z, near = P(X), _nearest_before(X, n0)
     rounds = [(Z[t], Y[t], Y[near[t - n0]]) for t in range(n0, n)]
     d = max(1, q // 2)

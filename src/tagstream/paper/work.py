@@ -15,9 +15,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream import __version__, data, evaluate
-from tagstream.experiments.bound import bound
-from tagstream.experiments.plan import (
-    CHECKPOINTS,
+from tagstream.metrics import MultiLabelScores
+from tagstream.paper.bound import bound
+from tagstream.paper.plan import (
+    EVERY,
     FADING,
     FOLDS,
     INIT,
@@ -78,35 +79,52 @@ def _standardised(X: Any, train: npt.NDArray[np.int64]) -> Any:
 
 
 def _tested(
-    cell: Cell, X: Any, Y: Any, train: Any, test: Any, init: float, seed: int, **numbers: int
-) -> evaluate.Fold:
+    cell: Cell,
+    X: Any,
+    Y: Any,
+    train: Any,
+    test: Any,
+    init: float,
+    seed: int,
+    scores: bool = False,
+    **numbers: int,
+) -> dict[str, Any]:
+    """One fold, as a dict; of an offline learner also its counts with the other threshold."""
     method = METHODS[cell.part][cell.method]
     if method.standardise:
         X = _standardised(X, train)
-    return evaluate.train_test(
-        lambda n_init: method.make(n_init, seed),
-        *(X, Y, train, test),
-        init=init,
-        scores=False,
-        **numbers,
-    )
+    made: list[Any] = []
+
+    def make(n_init: int) -> Any:
+        made.append(method.make(n_init, seed))
+        return made[0]
+
+    fold = evaluate.train_test(make, *(X, Y, train, test), init=init, scores=scores, **numbers)
+    if not method.offline:
+        return asdict(fold)
+    predicted = made[0].predict(X[test], best_for="hamming")
+    counts = MultiLabelScores().update(Y[test], predicted).to_counts()
+    return asdict(fold) | {"hamming_counts": counts, "thresholds": made[0].thresholds_}
 
 
-def _one_fold(cell: Cell, home: str | None, again: int, fold: int) -> evaluate.Fold:
+def _one_fold(
+    cell: Cell, home: str | None, again: int, fold: int, scores: bool = False
+) -> dict[str, Any]:
     # The same rows, in the same order, as `evaluate.holdout(..., folds=5, repeats=…, seed=0)`.
     found, fold_of = load(cell.dataset, home), _folds(cell.dataset, home, again)
     train = np.random.default_rng((0, again, fold)).permutation(np.flatnonzero(fold_of != fold))
     test = np.flatnonzero(fold_of == fold)
-    return _tested(cell, found.X, found.Y, train, test, INIT, fold, repeat=again, fold=fold)
+    return _tested(cell, found.X, found.Y, train, test, INIT, fold, scores, repeat=again, fold=fold)
 
 
 def _holdout(cell: Cell, home: str | None) -> dict[str, Any]:
-    return asdict(_one_fold(cell, home, 0, cell.fold))
+    return _one_fold(cell, home, 0, cell.fold, scores=True)
 
 
 def _repeats(cell: Cell, home: str | None) -> dict[str, Any]:
     """Run all folds of another division of the data; the sums of their labels are not kept."""
-    measures = [_one_fold(cell, home, cell.fold, fold).measures for fold in range(FOLDS)]
+    folds = [_one_fold(cell, home, cell.fold, fold)["counts"] for fold in range(FOLDS)]
+    measures = [MultiLabelScores.from_counts(counts).as_dict() for counts in folds]
     return {name: [round(fold[name], 6) for fold in measures] for name in KEPT}
 
 
@@ -118,19 +136,20 @@ def _splits(cell: Cell, home: str | None) -> dict[str, Any]:
         first, last = last, first
     if cell.method != "knn":  # for which file order decides among equally near items
         first = np.random.default_rng(cell.fold).permutation(first)
-    return asdict(_tested(cell, found.X, found.Y, first, last, 0, cell.fold))
+    return _tested(cell, found.X, found.Y, first, last, 0, cell.fold)
 
 
 def _prequential(cell: Cell, home: str | None) -> dict[str, Any]:
     found = load(cell.dataset, home)
-    n = len(found.Y)
+    first = slice(0, dict(cell.setting).get("first"))
+    X, Y = found.X[first], found.Y[first]
+    n = len(Y)
     course = evaluate.prequential(
         METHODS["prequential"][cell.method].make(0, cell.fold),
-        *(found.X, found.Y),
-        every=max(1, n // CHECKPOINTS),
+        *(X, Y),
+        every=EVERY,
         window=max(1, n // 10),
         fading=FADING,
-        scores=False,
     )
     return {
         "n_items": course.n_items,

@@ -6,24 +6,28 @@ import html
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tagstream.report.results import (
+from tagstream.paper.results import (
     ABLATION,
     AXES,
+    CALIBRATION,
     ELM,
     KNN,
     LOWER_IS_BETTER,
     MAIN,
     MEASURES,
+    OFFLINE,
     OLANSGD,
+    ONLINE,
     PRINTED_FOR,
     STREAM_ORDER,
     Results,
+    Run,
     Values,
     Wins,
     as_text,
@@ -92,10 +96,10 @@ def inline(text: str) -> str:
 
 def make_tables(results: Results) -> dict[str, Table | str]:
     """Return every table and every sentence of the report, by name."""
-    made: dict[str, Table | str] = {
-        "datasets": _datasets_table(results),
-        "run": _run_sentence(results),
-    }
+    made: dict[str, Table | str] = {"run": _run_sentence(results), **_own_tables(results.runs)}
+    if not results.records:
+        return made
+    made["datasets"] = _datasets_table(results)
     if results.holdout:
         for measure in MEASURES:
             made[measure] = _measure_table(results, measure, MAIN)
@@ -103,6 +107,10 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         made["claims"] = _claims_table(results)
         made["ablation"] = _ablation_table(results)
         made["cost"] = _cost_table(results)
+        if any("log_loss" in values for values in results.holdout.values()):
+            made["calibration"] = _calibration_table(results)
+        if results.methods(OFFLINE):
+            made["offline"] = _offline_table(results)
         made |= _verdicts(results)
     makers = {
         "repeats": ("repeats", _repeats_table),
@@ -122,6 +130,43 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         made["verdict_splits"] = _splits_verdict(results)
     made |= _more_verdicts(results)
     return made
+
+
+def _own_tables(runs: Sequence[Run]) -> dict[str, Table]:
+    """One table of the hold-outs, one of the streams: the four measures, calibration, time."""
+    made = {}
+    wanted = {**MEASURES, **CALIBRATION}
+    for kind in ("holdout", "stream"):
+        some = [run for run in runs if run.is_holdout == (kind == "holdout")]
+        if not some:
+            continue
+        rows = []
+        for run in some:
+            values = run.result["mean" if run.is_holdout else "measures"]
+            spread = run.result.get("std", {})
+            cells = [
+                ("–" if m not in values else as_text(values[m], m))
+                + (f" ± {as_text(spread[m], m)}" if m in spread else "")
+                for m in wanted
+            ]
+            rows.append((run.data or "–", run.name, *cells, f"{_micros(run.result):,.0f} µs"))
+        made[f"own_{kind}"] = Table(
+            ("data", "method", *wanted.values(), "per item"),
+            tuple(rows),
+            "Hold-out: mean ± standard deviation over the folds."
+            if kind == "holdout"
+            else "Test, then train: measured over all items of the stream.",
+        )
+    return made
+
+
+def _micros(result: Mapping[str, Any]) -> float:
+    """Microseconds per item inside the learner."""
+    if "folds" not in result:
+        return 1e6 * float(result["seconds_per_item"])
+    seconds = sum(fold["learn_seconds"] + fold["predict_seconds"] for fold in result["folds"])
+    n_items = sum(fold["n_train"] + fold["n_test"] for fold in result["folds"])
+    return float(1e6 * seconds / max(n_items, 1))
 
 
 def _datasets_table(results: Results) -> Table:
@@ -159,6 +204,8 @@ def _product(sizes: Sequence[int]) -> str:
 
 def _run_sentence(results: Results) -> str:
     records = [record for some in results.records.values() for record in some]
+    if not records:
+        return f"{len(results.runs):,} runs."
     versions = sorted({json.dumps(r["versions"], sort_keys=True) for r in records})
     said = "; ".join(
         ", ".join(f"{name} {number}" for name, number in json.loads(text).items())
@@ -223,6 +270,8 @@ def _claims_table(results: Results) -> Table:
     add("OML better than the better OLANSGD, threshold or top k", "oml", OLANSGD, most)
     add("OML as published better than OSML-ELM", "oml-published", ("osml-elm",), most)
     add("OML as published better than OLANSGD", "oml-published", ("olansgd",), most)
+    for method in results.methods(OFFLINE):
+        add(f"OML better than {results.titles[method]}, offline", "oml", (method,), "–")
     for name, rivals in (("OSML-ELM", ("osml-elm",)), ("OLANSGD", ("olansgd",))):
         if results.methods(["knn"]) and results.methods(rivals):
             wins = count_wins(results, "knn", rivals, slack=0.1)
@@ -368,19 +417,21 @@ def _prequential_table(results: Results) -> Table:
     methods = [m for m in STREAM_ORDER if any(m in by for by in streams.values())]
     for name in streams:
         for measure in ("micro_f1", "hamming_loss"):
-            best, holders = best_published(name, measure)
-            low = measure in LOWER_IS_BETTER
+            best = best_published(name, measure)
             row = [name, MEASURES[measure]]
             for method in methods:
                 if method not in streams[name]:
                     row.append("")
                     continue
-                value = round(streams[name][method]["fading"][measure], 3)
-                ahead = value <= round(best, 3) if low else value >= round(best, 3)
-                text = f"{value:.3f}"
+                text = f"{streams[name][method]['fading'][measure]:.3f}"
+                ahead = best is not None and _is_ahead(streams, method, (name, measure))
                 row.append(f"**{text}**" if ahead else text)
+            if best is None:
+                rows.append((*row, "–", "–"))
+                continue
+            value, holders = best
             who = ", ".join(holders) if len(holders) <= 3 else f"{len(holders)} methods"
-            rows.append((*row, f"{best:.3f}", who))
+            rows.append((*row, f"{value:.3f}", who))
     source = published()["prequential"]["source"]
     return Table(
         (
@@ -388,8 +439,78 @@ def _prequential_table(results: Results) -> Table:
             *("best published", "held by"),
         ),
         tuple(rows),
-        "Fading measures (factor 0.995) averaged over the checkpoints. Bold: at least as good as "
-        f"the best of 31 published methods, to three decimals. Published values: {source}.",
+        "Fading measures (factor 0.995) averaged over checkpoints, one every 100 items and one at "
+        "the end, as in the published study. Bold: at least as good as the best of 31 published "
+        f"methods, to three decimals. Published values: {source}." + _shortened(results),
+    )
+
+
+def _shortened(results: Results) -> str:
+    """Say which streams were cut."""
+    cut = {
+        r["dataset"]: r["setting"]["first"]
+        for r in results.part("prequential")
+        if "first" in r["setting"]
+    }
+    said = ", ".join(f"{name}: the first {first:,} items" for name, first in cut.items())
+    return f" Of {said}." if said else ""
+
+
+def _calibration_table(results: Results) -> Table:
+    """How far probabilities can be trusted, hold-out and stream; those that give none are "–"."""
+    rows = []
+    methods = [m for m in (*MAIN, *OFFLINE) if any(_has_calibration(results, m))]
+    for name in results.datasets:
+        row = [name]
+        for method in methods:
+            values = results.holdout.get((name, method), {})
+            row.append(
+                f"{values['log_loss'].mean():.4f} ({values['calibration_error'].mean():.4f})"
+                if "log_loss" in values
+                else "–"
+            )
+        rows.append(tuple(row))
+    return Table(
+        ("data set", *(results.titles[m] for m in methods)),
+        tuple(rows),
+        "Log loss per label in nats, and in brackets the expected calibration error (15 bins, all "
+        "labels together); means over the folds of the hold-out, smaller is better. Methods whose "
+        "scores are no probabilities are left out.",
+    )
+
+
+def _has_calibration(results: Results, method: str) -> Iterator[bool]:
+    return ("log_loss" in v for (_, m), v in results.holdout.items() if m == method)
+
+
+def _offline_table(results: Results) -> Table:
+    """Online beside offline, all measures; a learner of each kind in its own column."""
+    rows = []
+    methods = results.methods((*ONLINE, *OFFLINE))
+    for name in results.datasets:
+        for measure in MEASURES:
+            best = results.best(name, methods, measure)
+            row = [name, MEASURES[measure]]
+            for method in methods:
+                values = results.holdout.get((name, method))
+                text = "" if values is None else as_text(values[measure].mean(), measure)
+                row.append(f"**{text}**" if method == best else text)
+            rows.append(tuple(row))
+    few = {
+        f"{results.titles[m]} on {name} ({len(results.holdout[name, m]['micro_f1'])} fold)"
+        for m in methods
+        for name in results.datasets
+        if (name, m) in results.holdout
+        and len(results.holdout[name, m]["micro_f1"])
+        < len(results.holdout.get((name, "oml"), {"micro_f1": []})["micro_f1"])
+    }
+    return Table(
+        ("data set", "measure", *(results.titles[m] for m in methods)),
+        tuple(rows),
+        "Mean over the folds; the best is bold. The last columns are offline: they see the whole "
+        "training part at once. Their threshold is tuned on the training part alone, once for F1 "
+        "and once for Hamming loss."
+        + (f" Not all folds: {', '.join(sorted(few))}." if few else ""),
     )
 
 
@@ -655,7 +776,8 @@ def _more_verdicts(results: Results) -> dict[str, str]:
     )
     streams = streams_of(results)
     if streams:
-        cells = [(name, m) for name in streams for m in ("micro_f1", "hamming_loss")]
+        known = [name for name in streams if best_published(name, "micro_f1")]
+        cells = [(name, m) for name in known for m in ("micro_f1", "hamming_loss")]
         ahead = {
             method: [c for c in cells if method in streams[c[0]] and _is_ahead(streams, method, c)]
             for method in ("oml", "oml-window")
@@ -717,5 +839,7 @@ def _more_verdicts(results: Results) -> dict[str, str]:
 def _is_ahead(streams: Mapping[str, Any], method: str, cell: tuple[str, str]) -> bool:
     name, measure = cell
     value = round(streams[name][method]["fading"][measure], 3)
-    best = round(best_published(name, measure)[0], 3)
+    published = best_published(name, measure)
+    assert published is not None
+    best = round(published[0], 3)
     return bool(value <= best if measure in LOWER_IS_BETTER else value >= best)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tagstream.report.figures import draw_demo, make_figures, save
-from tagstream.report.results import (
+from tagstream.paper.figures import draw_demo, make_figures, save
+from tagstream.paper.results import (
     ELM,
     KNN,
     MEASURES,
@@ -20,7 +20,7 @@ from tagstream.report.results import (
     Results,
     count_wins,
 )
-from tagstream.report.tables import Table, inline, make_tables
+from tagstream.paper.tables import Table, inline, make_tables
 
 __all__ = ["build", "update_markers", "write_demo"]
 
@@ -74,6 +74,8 @@ def build(
     Parameters
     ----------
     results_dir : path
+        Records of the paper's experiments, or evaluations of one's own
+        (:func:`tagstream.paper.results.runs_of` says in which form), or both.
     out_dir : path
         Gets ``index.html``, ``figures/`` and ``tables/``.
     documents : paths of Markdown files
@@ -173,6 +175,8 @@ _SECTIONS = (
              "verdict_competitors", "verdict_comparable"), ("scoreboard",), ("claims", "repeats")),
     _Section("figures", "Figures 1 to 8", (), tuple(f"figure-{k}" for k in range(1, 9)),
              tuple(MEASURES)),
+    _Section("offline", "Beside offline learners", (), (), ("offline",)),
+    _Section("calibration", "Can the probabilities be trusted?", (), (), ("calibration",)),
     _Section("ablation", "What each ingredient does", ("verdict_ablation",), ("ablation",),
              ("ablation", *(f"ablation_{m}" for m in MEASURES))),
     _Section("stream", "As a stream: test, then train", ("verdict_prequential",), ("prequential",),
@@ -220,7 +224,12 @@ def _page(
 ) -> str:
     parts = []
     anchors = []
-    for section in _SECTIONS:
+    own = _Section(
+        *("own", "Your results", ()),
+        tuple(name for name in captions if name.startswith("own-")),
+        ("own_holdout", "own_stream"),
+    )
+    for section in (own, *_SECTIONS):
         verdicts = [tables[name] for name in section.verdicts if name in tables]
         figures = [name for name in section.figures if name in captions]
         shown = [table for name in section.tables if isinstance(table := tables.get(name), Table)]
@@ -231,10 +240,17 @@ def _page(
         parts += [f'<p class="verdict">{inline(str(v)).replace("`", "")}</p>' for v in verdicts]
         parts += [_figure(name, captions[name], folder) for name in figures]
         parts += [table.html() for table in shown]
+    title, lead = (
+        (
+            "Online metric learning for multi-label streams",
+            "The experiments of Gong, Yang, Yuan and Bao (AAAI 2020) run again with tagstream: the "
+            "method as published, the method corrected, and its competitors. ",
+        )
+        if results.records
+        else ("Multi-label learners compared", "")
+    )
     head = (
-        "<h1>Online metric learning for multi-label streams</h1>"
-        '<p class="lead">The experiments of Gong, Yang, Yuan and Bao (AAAI 2020) run again with '
-        "tagstream: the method as published, the method corrected, and its competitors. "
+        f'<h1>{title}</h1><p class="lead">{lead}'
         "Everything on this page is computed from the records in the results directory.</p>"
         f"<nav>{' '.join(anchors)}</nav>{_cards(results)}"
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tagstream.report.results import (
+from tagstream.paper.results import (
     ABLATION,
     AXES,
     BARS,
@@ -25,6 +26,7 @@ from tagstream.report.results import (
     PRINTED_FOR,
     STREAM_ORDER,
     Results,
+    Run,
     as_text,
     best_published,
     change,
@@ -145,6 +147,7 @@ def make_figures(results: Results, folder: str | os.PathLike[str]) -> dict[str, 
 
 def _figures(results: Results) -> Iterator[tuple[str, str, Any]]:
     """Yield name, caption and a function that draws, for each figure."""
+    yield from _own_figures(results.runs)
     number = 0
     for group in GROUPS:
         for measure, title in MEASURES.items():
@@ -203,6 +206,43 @@ def _figures(results: Results) -> Iterator[tuple[str, str, Any]]:
             f"their correlation φ in the data (right), {many}."
         )
         yield f"labels-{name}", caption, _Heat(name, r)
+
+
+def _own_figures(runs: Sequence[Run]) -> Iterator[tuple[str, str, Any]]:
+    for holdout in (True, False):
+        some = [run for run in runs if run.is_holdout == holdout]
+        for k, name in enumerate(dict.fromkeys(run.data for run in some)):
+            by_name = {run.name: run.result for run in some if run.data == name}
+            on = f" on {name}" if name else ""
+            if holdout:
+                caption = f"Hold-out{on}. Bars: mean over the folds; whiskers: standard deviation."
+                yield f"own-holdout-{k}", caption, partial(_draw_own_bars, by_name)
+            else:
+                caption = f"Test, then train{on}: the four measures over the most recent items."
+                yield f"own-stream-{k}", caption, partial(draw_demo, by_name)
+
+
+def _draw_own_bars(runs: Mapping[str, Mapping[str, Any]]) -> Any:
+    from matplotlib.patches import Patch
+
+    looks: list[dict[str, Any]] = [
+        {"facecolor": _PALETTE[k % len(_PALETTE)], "edgecolor": "#333333", "linewidth": 0.4}
+        | {"hatch": "/" * (k // len(_PALETTE))}
+        for k in range(len(runs))
+    ]
+    figure = _new_figure(11, 3.2)
+    panels = figure.subplots(1, len(MEASURES))
+    for panel, (measure, title) in zip(panels, MEASURES.items(), strict=True):
+        for x, (run, look) in enumerate(zip(runs.values(), looks, strict=True)):
+            mean, spread = (run[what].get(measure, 0.0) for what in ("mean", "std"))
+            panel.bar(x, mean, width=0.82, **look)
+            panel.errorbar(x, mean, spread, color="black", capsize=2.5, elinewidth=0.9)
+        panel.set_title(title + (" (smaller is better)" if measure in LOWER_IS_BETTER else ""))
+        panel.set_xticks([])
+        panel.set_ylim(bottom=0)
+        panel.grid(axis="x", visible=False)
+    _legend(figure, [Patch(label=name, **look) for name, look in zip(runs, looks, strict=True)])
+    return figure
 
 
 @dataclass(frozen=True)
@@ -341,8 +381,11 @@ def _draw_prequential(results: Results) -> Any:
         for method in reversed([m for m in methods if m in by_method]):
             curve = by_method[method]["curve"]
             recent = curve["recent"]["micro_f1"]
-            panel.plot(curve["n_items"], recent, markevery=8, **_line(_STYLES[method]))
-        panel.axhline(best_published(name, "micro_f1")[0], **_line(published))
+            seldom = max(1, len(recent) // 6)
+            panel.plot(curve["n_items"], recent, markevery=seldom, **_line(_STYLES[method]))
+        best = best_published(name, "micro_f1")
+        if best is not None:
+            panel.axhline(best[0], **_line(published))
         panel.set_title(name)
         panel.set_ylim(bottom=0)
         panel.set_xlabel("items")

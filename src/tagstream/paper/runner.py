@@ -21,8 +21,8 @@ from typing import Any
 
 from tagstream import data
 from tagstream.checks import DataError
-from tagstream.experiments.plan import Cell, grid
-from tagstream.experiments.work import run_cell
+from tagstream.paper.plan import Cell, grid
+from tagstream.paper.work import run_cell
 
 __all__ = ["Summary", "read_records", "run"]
 

@@ -1,0 +1,324 @@
+"""What is believed of an item: the evidence gathered from a store, weighed by the head.
+
+Three learners on three time scales work together here.  The head (:mod:`tagstream.head`) learns
+whom to believe; the fast map (:mod:`tagstream.fastmap`) learns at once what the projection learns
+at its next fit; copies (:mod:`tagstream.copies`) let a stored item that is nearly the same speak
+for itself, above all one that was corrected.
+
+Corrections are kept away from the head: one that is fed its errors only unlearns its weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream.checks import Rows, expect, expect_keys
+from tagstream.copies import Copies, Nearest, most_similar
+from tagstream.fastmap import FastMap, Inputs, inputs_of
+from tagstream.head import Evidence, Head
+from tagstream.labels import Labels
+from tagstream.memory import DenseRows, Store
+from tagstream.projection.ridge import Spread
+
+__all__ = ["PARTS", "Belief", "Items", "Reasons"]
+
+PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "copy")
+RECENT = 1000  # items among which the nearest in input space are looked up
+NEAR = 10  # of the latest items that are looked at in input space
+
+Vector = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.int64]
+
+_NO_POSITIONS = np.empty((0, 0), np.int64)
+_NO_Z = np.empty((0, 0))
+
+
+class Reasons(NamedTuple):
+    """Probabilities and what they are made of, for m items.
+
+    Attributes
+    ----------
+    p : array of shape (m, q)
+    parts : array of shape (m, q, 6)
+        What each of ``PARTS`` adds to the log-odds of p.
+    copy_of : int array of shape (m,)
+        Position of the stored item that lent its labels, −1 if none did.
+    """
+
+    p: Vector
+    parts: Vector
+    copy_of: Positions
+
+
+class Items(NamedTuple):
+    """Items and what the learner has found out about them.
+
+    Attributes
+    ----------
+    rows : array or CSR matrix of shape (m, p), single precision
+    found : int array of shape (m, k), or None
+        The nearest stored items of each; None before there is a metric, when they are looked up in
+        input space.
+    Z : array of shape (m, q), or None
+        The regression.
+    inputs : Inputs
+        The rows as the regression takes them.
+    """
+
+    rows: Rows
+    found: Positions | None
+    Z: Vector | None
+    inputs: Inputs
+
+    def part(self, part: slice) -> Items:
+        """Return some of the items."""
+        found = None if self.found is None else self.found[part]
+        Z = None if self.Z is None else self.Z[part]
+        return Items(self.rows[part], found, Z, _part_of(self.inputs, part))
+
+
+class Belief:
+    """Head, fast map and copies over one store.
+
+    Parameters
+    ----------
+    n_features : int
+    sparse : bool
+        Whether rows are sparse.
+    votes : tuple of int
+        How many neighbours vote, see :class:`~tagstream.head.Head`.
+    lag : int
+        How many items late labels come.
+    """
+
+    def __init__(self, n_features: int, *, sparse: bool, votes: tuple[int, ...], lag: int) -> None:
+        self.n_features, self.sparse = n_features, sparse
+        self.head = Head(votes, near=not sparse, lag=lag)
+        self.fast = FastMap(sparse=sparse)
+        self.copies = Copies()
+        self._factor = np.ones(0 if sparse else n_features)  # one over the columns' deviations
+        self._recent = None if sparse else DenseRows(n_features)  # the latest rows, scaled
+
+    @property
+    def n_votes(self) -> int:
+        """How many neighbours are asked for."""
+        return self.head.votes[-1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        recent = 0 if self._recent is None else self._recent.nbytes
+        parts = (self.head, self.fast, self.copies)
+        return recent + self._factor.nbytes + sum(part.nbytes for part in parts)
+
+    def grow(self, q: int) -> None:
+        """Have ``q`` labels from now on."""
+        self.head.grow(q)
+        self.fast.grow(q)
+
+    # ------------------------------------------------------------------ learning
+    def learn(self, items: Items, labels: Labels, store: Store, seen: int) -> None:
+        """Learn the latest examples of the store, which has them already, in order.
+
+        ``items.found`` must be older than the item by more than the lag.  Examples learnt before
+        these: ``seen``.
+        """
+        m, done = items.rows.shape[0], 0
+        first = len(store) - m
+        while done < m:
+            stop = m
+            if items.Z is None:  # columns are scaled anew after 1, 2, 4, 8, … examples
+                stop = min(m, (1 << (seen + done).bit_length()) - seen)
+            part = slice(done, stop)
+            known = None if labels.known is None else labels.known[part]
+            some = Labels(labels.Y[part], known)
+            self._learn_part(items.part(part), some, store, first + np.arange(done, stop))
+            done = stop
+            if items.Z is None and (seen + done).bit_count() == 1:
+                self._scale(store, first + done)
+
+    def _learn_part(self, items: Items, labels: Labels, store: Store, positions: Positions) -> None:
+        lo, ends = store.first_seen(positions), positions - self.head.lag
+        near = _NO_POSITIONS
+        if self._recent is not None:
+            self._recent.append(self._scaled(items.rows))
+            low = np.maximum(lo, ends - RECENT)
+            near = self._near(items.rows, NEAR, low, ends, int(positions[-1]) + 1)
+            if items.found is None:
+                found = self._near(items.rows, self.n_votes, low, ends, int(positions[-1]) + 1)
+                items = items._replace(found=found)
+            self._recent.drop(max(len(self._recent) - RECENT - self.head.lag, 0))
+        elif items.found is None:
+            found = store.search_rows(items.rows, self.n_votes, lo, np.maximum(ends, lo))[1]
+            items = items._replace(found=found)
+        evidence, nearest = self._evidence(items, store, near)
+        kept = None
+        if store.window is not None:
+            kept = store.first_seen(np.append(positions, positions[-1] + 1))
+        p = self.head.learn(evidence, self.fast, labels.Y, labels.known, kept)
+        self.copies.learn(
+            p, nearest, evidence.labels, evidence.known, labels.Y, labels.known,
+            corrected=store.corrected(),
+        )  # fmt: skip
+
+    def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
+        """Return the k nearest of the latest rows, which end before position ``end``."""
+        assert self._recent is not None
+        shift = end - len(self._recent)
+        low = np.maximum(lo - shift, 0)
+        found = self._recent.search(self._scaled(rows), k, low, np.maximum(hi - shift, low))[1]
+        return np.where(found >= 0, found + shift, -1)
+
+    def _scaled(self, rows: Rows) -> npt.NDArray[np.float32]:
+        scaled: npt.NDArray[np.float32] = (rows * self._factor).astype(np.float32)
+        return scaled
+
+    def _scale(self, store: Store, n: int) -> None:
+        """Divide columns by their deviation over what is stored before position ``n``."""
+        if self._recent is None:
+            return
+        first = int(store.first_seen(np.array([n]))[0])
+        rows = store.take(slice(first, n)).astype(np.float64)
+        # One after another, so that the order of the sums follows from the rows alone.
+        mean = np.add.accumulate(rows, axis=0)[-1] / len(rows)
+        square = np.add.accumulate((rows - mean) ** 2, axis=0)[-1] / len(rows)
+        self._set_factor(np.sqrt(square), mean, store, n)
+
+    def _set_factor(self, deviation: Vector, mean: Vector, store: Store, n: int) -> None:
+        flat = deviation <= 1e-6 * np.abs(mean) + 1e-30
+        self._factor = 1 / np.where(flat, 1.0, deviation)
+        kept = min(n, RECENT + self.head.lag)
+        self._recent = DenseRows(self.n_features)
+        self._recent.append(self._scaled(store.take(slice(n - kept, n))))
+
+    def refit(self, spread: Spread, ridge: float, store: Store) -> None:
+        """Start the fast map again after a fit of the projection."""
+        if self.fast.sparse != (spread.shift is None):
+            self.fast = FastMap(sparse=spread.shift is None)
+            self.fast.grow(self.head.n_labels)
+        self.fast.reset(
+            spread.squares, max(ridge, 1e-12), shift=spread.shift, factor=spread.factor,
+            counts=self.head.counts,
+        )  # fmt: skip
+        if spread.deviation is not None and spread.mean is not None:
+            self._set_factor(spread.deviation, spread.mean, store, len(store))
+
+    # ------------------------------------------------------------------ corrections
+    def relabel(self, item: Items, old: Labels, new: Labels) -> None:
+        """Learn that one stored item has other labels."""
+        self.head.recount(old.Y, -1, old.known)
+        self.head.recount(new.Y, 1, new.known)
+        if item.Z is not None:
+            known = None if new.known is None else new.known[0]
+            self.fast.learn(item.inputs, item.Z, new.Y[0], known)
+
+    def forget(self, position: int, old: Labels, store: Store) -> None:
+        """Take one item out, which the store has lost already."""
+        self.head.recount(old.Y, -1, old.known)
+        if self._recent is not None:
+            at = position - (len(store) + 1 - len(self._recent))
+            if at >= 0:
+                self._recent.remove(at)
+
+    def keep(self, columns: list[int], labels: Labels) -> None:
+        """Leave out all other labels, and count those of the stored items anew."""
+        self.head.keep(columns)
+        self.head.recount(labels.Y, 1, labels.known)
+        self.fast.keep(columns)
+
+    # ------------------------------------------------------------------ scores
+    def scores(self, items: Items, store: Store) -> Vector:
+        """Return the probabilities of m items, (m, q)."""
+        evidence, nearest = self._evidence(*self._look(items, store))
+        p = self.head.score(evidence, self.fast)
+        return self._blend(p, nearest, evidence, store)[0]
+
+    def reasons(self, items: Items, store: Store) -> Reasons:
+        """Return the probabilities of m items with what they are made of."""
+        evidence, nearest = self._evidence(*self._look(items, store))
+        of_head = self.head.explain(evidence, self.fast)
+        p, kappas = self._blend(of_head.p, nearest, evidence, store)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.log(p) - np.log1p(-p) - of_head.log_odds
+        gain = np.where(np.isfinite(gain) & (kappas > 0)[:, None], gain, 0.0)
+        parts = np.concatenate([of_head.parts, gain[:, :, None]], axis=2)
+        return Reasons(p, parts, np.where(kappas > 0, nearest.positions, -1))
+
+    def _look(self, items: Items, store: Store) -> tuple[Items, Store, Positions]:
+        """Look up what is near items that are not stored."""
+        n, m = len(store), items.rows.shape[0]
+        lo, hi = np.zeros(m, np.int64), np.full(m, n)
+        if self._recent is None:
+            if items.found is None:
+                found = store.search_rows(items.rows, self.n_votes)[1]
+                items = items._replace(found=found)
+            return items, store, _NO_POSITIONS
+        lo = np.maximum(lo, n - RECENT)
+        if items.found is None:
+            items = items._replace(found=self._near(items.rows, self.n_votes, lo, hi, n))
+        return items, store, self._near(items.rows, NEAR, lo, hi, n)
+
+    def _evidence(self, items: Items, store: Store, near: Positions) -> tuple[Evidence, Nearest]:
+        assert items.found is not None
+        labels = store.neighbors(items.found)
+        Z = _NO_Z if items.Z is None else items.Z
+        evidence = Evidence(labels.rows, near, labels.labels, labels.known, Z, items.inputs)
+        candidates = np.hstack([items.found, near[:, :1]]) if near.size else items.found
+        factor = None if self.sparse else self._factor
+        stored = inputs_of(store.take(slice(None)))
+        return evidence, most_similar(stored, inputs_of(items.rows), candidates, factor)
+
+    def _blend(
+        self, p: Vector, nearest: Nearest, evidence: Evidence, store: Store
+    ) -> tuple[Vector, Vector]:
+        return self.copies.blend(
+            p, nearest, evidence.labels, evidence.known, corrected=store.corrected()
+        )
+
+    # ------------------------------------------------------------------ state
+    def snapshot(self) -> Belief:
+        """Return an immutable picture."""
+        twin = object.__new__(Belief)
+        twin.__dict__.update(self.__dict__)
+        twin.head, twin.fast = self.head.snapshot(), self.fast.snapshot()
+        twin.copies = self.copies.snapshot()
+        twin._recent = None if self._recent is None else self._recent.snapshot()
+        return twin
+
+    def dump(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "head": self.head.dump(),
+            "fast": self.fast.dump(),
+            "copies": self.copies.dump(),
+            "factor": self._factor.copy(),
+            "n_recent": 0 if self._recent is None else len(self._recent),
+        }
+
+    def load(self, state: Any, q: int, store: Store, *, wide: bool) -> None:
+        """Take over what :meth:`dump` gave; ``wide``: the regression takes sparse rows."""
+        expect_keys("the belief", state, "head", "fast", "copies", "factor", "n_recent")
+        votes, lag = self.head.votes, self.head.lag
+        self.head = Head.load(state["head"], q, votes=votes, near=not self.sparse, lag=lag)
+        self.fast = FastMap.load(state["fast"], q, sparse=wide)
+        self.copies = Copies.load(state["copies"])
+        self._factor = expect("factor", state["factor"], np.float64, self._factor.shape)
+        n = state["n_recent"]
+        if type(n) is not int or not 0 <= n <= min(len(store), RECENT + lag):
+            raise ValueError(f"n_recent must be a count of stored rows, got {n!r}")
+        if self._recent is not None:
+            self._recent.append(self._scaled(store.take(slice(len(store) - n, None))))
+
+
+def _part_of(inputs: Inputs, part: slice) -> Inputs:
+    """Return some of the rows."""
+    if len(inputs.indptr):
+        bounds = inputs.indptr[part.start : part.stop + 1]
+        entries = slice(bounds[0], bounds[-1])
+        return inputs._replace(
+            indptr=bounds - bounds[0], indices=inputs.indices[entries], data=inputs.data[entries]
+        )
+    return inputs._replace(dense=inputs.dense[part]) if len(inputs.dense) else inputs

@@ -1,0 +1,302 @@
+"""Copies: a stored item that is nearly the same as the new one lends it its labels.
+
+Of the neighbours that were found take the one most similar in input space, y_nn its labels.
+The item is a copy of it with probability κ, or not, when the head's p holds:
+
+    p_j ← κ y_nn,j + (1 − κ)p_j.
+
+κ = K₀/(K₀ + K₁) is learnt, for ordinary items and for those that were corrected by hand, in four
+bins of similarity, from counts that start as if some copies had been seen.  The probability that
+an item with labels y was a copy is R = κ[y = y_nn]/(κ[y = y_nn] + (1 − κ)L), L the likelihood of y
+under the head (two components, one step of expectation maximisation per item), and
+
+    K₀ += R ;   K₁ += 1 − R.
+
+Labels that are not known, of the item or of its neighbour, are left out of both.
+
+Similarity is the cosine of sparse rows, and 1 − d²/(2p) of dense ones, d² the squared distance in
+columns divided by their standard deviation; the newest of equals wins.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream.checks import expect, expect_keys
+from tagstream.fastmap import Inputs
+from tagstream.kernels import compiled
+
+__all__ = ["BINS", "Copies", "Nearest", "most_similar"]
+
+BINS = np.array([0.8, 0.9, 0.97, 0.9999])  # lower ends
+
+# κ before anything is learnt, and how many items it is worth: ordinary items, corrected ones.
+PRIORS = np.array([[0.1, 0.2, 0.4, 0.5], [0.6, 0.8, 0.9, 0.97]])
+STRENGTHS = np.array([[10.0], [20.0]])
+
+Vector = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+class Nearest(NamedTuple):
+    """The most similar of the stored items, for m items: positions or −1, and similarities."""
+
+    positions: Ints
+    similarities: Vector
+
+
+@compiled
+def _cosine(stored: Inputs, a: int, queries: Inputs, i: int) -> float:
+    """Return the cosine of two sorted CSR rows, 0 if one of them is empty."""
+    e, last = queries.indptr[i], queries.indptr[i + 1]
+    g, end = stored.indptr[a], stored.indptr[a + 1]
+    dot = mine = theirs = 0.0
+    for c in range(e, last):
+        mine += np.float64(queries.data[c]) ** 2
+    for c in range(g, end):
+        theirs += np.float64(stored.data[c]) ** 2
+    while e < last and g < end:
+        if queries.indices[e] < stored.indices[g]:
+            e += 1
+        elif queries.indices[e] > stored.indices[g]:
+            g += 1
+        else:
+            dot += np.float64(queries.data[e]) * np.float64(stored.data[g])
+            e += 1
+            g += 1
+    product = math.sqrt(mine * theirs)
+    return float(dot / product) if product > 0.0 else 0.0
+
+
+@compiled
+def _closeness(stored: Inputs, a: int, queries: Inputs, i: int, factor: Vector) -> float:
+    """Return 1 − d²/(2p) of two dense rows whose columns are multiplied by ``factor``."""
+    total = 0.0
+    p = factor.shape[0]
+    for k in range(p):
+        gap = (np.float64(queries.dense[i, k]) - np.float64(stored.dense[a, k])) * factor[k]
+        total += gap * gap
+    return float(1.0 - total / (2.0 * p))
+
+
+@compiled
+def _most_similar(
+    stored: Inputs,
+    queries: Inputs,
+    factor: Vector,
+    candidates: Ints,
+    best: Ints,
+    similarities: Vector,
+) -> None:
+    for i in range(candidates.shape[0]):
+        for c in range(candidates.shape[1]):
+            a = candidates[i, c]
+            if a < 0:
+                continue
+            if queries.indptr.shape[0]:
+                alike = _cosine(stored, a, queries, i)
+            else:
+                alike = _closeness(stored, a, queries, i, factor)
+            newer = alike == similarities[i] and a > best[i]
+            if alike > similarities[i] or newer:
+                best[i], similarities[i] = a, alike
+
+
+def most_similar(
+    stored: Inputs, queries: Inputs, candidates: Ints, factor: Vector | None = None
+) -> Nearest:
+    """Return which candidate is most similar to each query, the newest of equals.
+
+    Parameters
+    ----------
+    stored, queries : Inputs
+        The stored rows and those of m items, both CSR with sorted rows or both dense.
+    candidates : int64 array of shape (m, c)
+        Positions among the stored rows; −1 is passed over.
+    factor : array of shape (p,), optional
+        By which dense columns are multiplied, one over their standard deviation.
+
+    Examples
+    --------
+    >>> from tagstream.fastmap import inputs_of
+    >>> rows = inputs_of(np.array([[0.0, 1.0], [0.0, 1.0], [3.0, 1.0]]))
+    >>> most_similar(rows, inputs_of(np.array([[0.0, 0.0]])), np.array([[2, 1, 0, -1]]))
+    Nearest(positions=array([1]), similarities=array([0.75]))
+    """
+    m = len(candidates)
+    best, similarities = np.full(m, -1, np.int64), np.full(m, -np.inf)
+    if factor is None:
+        factor = np.ones(stored.dense.shape[1])
+    _most_similar(stored, queries, factor, np.asarray(candidates), best, similarities)
+    return Nearest(best, similarities)
+
+
+@compiled
+def _bin(similarity: float) -> int:
+    """Return the bin of a similarity, −1 below all of them."""
+    found = -1
+    for b in range(BINS.shape[0]):
+        if similarity >= BINS[b]:
+            found = b
+    return found
+
+
+@compiled
+def _bit(packed: Bytes, row: int, j: int) -> int:
+    return int(packed[row, j >> 3] >> (7 - (j & 7)) & 1)
+
+
+@compiled
+def _blend(
+    K: Vector,
+    positions: Ints,
+    similarities: Vector,
+    corrected: npt.NDArray[np.bool_],
+    labels: Bytes,
+    known: Bytes,
+    p: Vector,
+    kappas: Vector,
+) -> None:
+    for i in range(p.shape[0]):
+        row, b = positions[i], _bin(similarities[i])
+        kappas[i] = 0.0
+        if row < 0 or b < 0:
+            continue
+        k = np.int64(corrected[row])
+        kappas[i] = kappa = K[k, b, 0] / (K[k, b, 0] + K[k, b, 1])
+        for j in range(p.shape[1]):
+            if known.shape[0] == 0 or _bit(known, row, j):
+                p[i, j] = kappa * _bit(labels, row, j) + (1.0 - kappa) * p[i, j]
+
+
+@compiled
+def _learn(
+    K: Vector,
+    positions: Ints,
+    similarities: Vector,
+    corrected: npt.NDArray[np.bool_],
+    labels: Bytes,
+    known: Bytes,
+    p: Vector,
+    Y: Bytes,
+    mask: npt.NDArray[np.bool_],
+) -> None:
+    for i in range(p.shape[0]):
+        row, b = positions[i], _bin(similarities[i])
+        if row < 0 or b < 0:
+            continue
+        equal, log_likelihood, n = True, 0.0, 0
+        for j in range(p.shape[1]):
+            if (mask.shape[0] and not mask[i, j]) or (known.shape[0] and not _bit(known, row, j)):
+                continue
+            n += 1
+            equal = equal and Y[i, j] == _bit(labels, row, j)
+            own = p[i, j] if Y[i, j] else 1.0 - p[i, j]
+            log_likelihood += math.log(own) if own > 0.0 else -np.inf
+        if n == 0:
+            continue
+        k = np.int64(corrected[row])
+        kappa = K[k, b, 0] / (K[k, b, 0] + K[k, b, 1])
+        R = kappa / (kappa + (1.0 - kappa) * math.exp(log_likelihood)) if equal else 0.0
+        K[k, b, 0] += R
+        K[k, b, 1] += 1.0 - R
+
+
+class Copies:
+    """How far nearly equal items are to be believed, learnt.
+
+    Attributes
+    ----------
+    K : array of shape (2, 4, 2)
+        Ordinary or corrected; bin of similarity; K₀ and K₁.
+
+    Examples
+    --------
+    >>> copies = Copies()
+    >>> same = Nearest(np.array([0]), np.array([1.0]))
+    >>> labels, nobody = np.array([[128]], np.uint8), np.array([False])
+    >>> copies.blend(np.array([[0.2]]), same, labels, corrected=nobody)[0].tolist()
+    [[0.6]]
+    >>> copies.blend(np.array([[0.2]]), same, labels, corrected=~nobody)[0].round(3).tolist()
+    [[0.976]]
+    """
+
+    def __init__(self) -> None:
+        self.K = np.stack([STRENGTHS * PRIORS, STRENGTHS * (1 - PRIORS)], axis=2)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state."""
+        return self.K.nbytes
+
+    def blend(
+        self,
+        p: Vector,
+        nearest: Nearest,
+        labels: Bytes,
+        known: Bytes | None = None,
+        *,
+        corrected: npt.NDArray[np.bool_],
+    ) -> tuple[Vector, Vector]:
+        """Return the probabilities with the copies in them, (m, q), and κ of each item, (m,).
+
+        Parameters
+        ----------
+        p : array of shape (m, q)
+            Probabilities of the head.
+        nearest : Nearest
+        labels, known : uint8 arrays of shape (n, ⌈q/8⌉)
+            Packed labels of the stored items, and which are known; None or (0, 0): all are.
+        corrected : bool array of shape (n,)
+            Which of the stored items were corrected.
+        """
+        out, kappas = p.copy(), np.empty(len(p))
+        _blend(self.K, *nearest, corrected, labels, _packed(known), out, kappas)
+        return out, kappas
+
+    def learn(
+        self,
+        p: Vector,
+        nearest: Nearest,
+        labels: Bytes,
+        known: Bytes | None,
+        Y: Bytes,
+        mask: npt.NDArray[np.bool_] | None = None,
+        *,
+        corrected: npt.NDArray[np.bool_],
+    ) -> None:
+        """Learn from m items in order: labels ``Y`` (m, q), known where ``mask`` says so.
+
+        ``p`` are the head's probabilities of these items before it learnt them, and before copies.
+        """
+        sure = np.empty((0, 0), np.bool_) if mask is None else mask
+        _learn(self.K, *nearest, corrected, labels, _packed(known), p, Y, sure)
+
+    def snapshot(self) -> Copies:
+        """Return copies that stay as they are now."""
+        other = Copies()
+        other.K = self.K.copy()
+        return other
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as plain values."""
+        return {"K": self.K.copy()}
+
+    @classmethod
+    def load(cls, state: Any) -> Copies:
+        """Return what :meth:`dump` described."""
+        expect_keys("the copies", state, "K")
+        made = cls()
+        made.K = expect("K", state["K"], np.float64, made.K.shape)
+        if (made.K <= 0).any():
+            raise ValueError("K must be above 0, got less")
+        return made
+
+
+def _packed(known: Bytes | None) -> Bytes:
+    return np.empty((0, 0), np.uint8) if known is None else known

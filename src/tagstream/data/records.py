@@ -1,0 +1,382 @@
+"""JSON Lines and Parquet: records with fields, whatever these are called.
+
+A record has a text or values, and may have labels and an identifier. Both readers hand out a batch
+as soon as it is full: with ``chunk=1`` every line is passed on before the next one is read. The set
+of labels need not be known; each record carries its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO, Any, Literal, TypeAlias
+
+import numpy as np
+
+from tagstream.checks import DataError
+from tagstream.data.arff_header import short
+from tagstream.data.dataset import Batch, Items, LabelSet
+from tagstream.data.lines import Lines, Source
+
+__all__ = ["LabelsField", "as_batch", "iter_jsonl", "iter_parquet", "read_tag", "split_tags"]
+
+LabelsField: TypeAlias = "str | Literal[False] | None"
+
+# How people call the field of labels; a record that has one of these and no "y" is a mistake.
+_LIKE_LABELS = ("tags", "labels", "tag", "label", "categories", "category", "topics", "Y")
+
+
+def iter_jsonl(
+    source: Source,
+    *,
+    text: str | None = None,
+    labels: LabelsField = None,
+    sep: str | None = None,
+    ids: str | None = None,
+    chunk: int = 256,
+) -> Iterator[Batch]:
+    """Read JSON Lines in batches.
+
+    A record is ``{"id": …, "x": …, "y": ["tag", …]}``, where ``x`` is a list of numbers or a
+    mapping, or has ``"text": "…"`` in place of ``x``. ``id`` and ``y`` may be absent, ``y`` may be
+    null; other fields are ignored. All records must be of the kind of the first. Blanks around a
+    tag are taken off.
+
+    Parameters
+    ----------
+    source : path, file object, or "-" for standard input
+        Plain, gzip or bzip2.
+    text : str or None
+        The field with the text. None: ``"text"``, or ``"x"`` if that is there.
+    labels : str, False or None
+        The field with the labels. None: ``"y"``, and a record without it that has a field such as
+        ``"tags"`` is refused. False: labels are not read.
+    sep : str or None
+        What separates the tags where the labels are one string and not a list.
+    ids : str or None
+        The field with the identifier. None: ``"id"``.
+    chunk : int
+        Records per batch.
+
+    Yields
+    ------
+    Batch
+        At most ``chunk`` records. Texts and mappings come as they are.
+
+    Raises
+    ------
+    DataError
+        Naming path and line, when a line is not such a record. A field that was named must be in
+        the first record, so that a wrong name does not pass unnoticed.
+
+    Examples
+    --------
+    >>> stream = io.StringIO('{"id": 7, "x": [0, 1.5], "y": ["sea", "sun"]}\\n{"x": [1, 0]}\\n')
+    >>> batch, = iter_jsonl(stream)
+    >>> batch.items.tolist(), batch.label_sets, batch.ids
+    ([[0.0, 1.5], [1.0, 0.0]], [('sea', 'sun'), None], (7, None))
+    >>> stream = io.StringIO('{"key": 7, "body": "Low tide", "tags": "sea, sun"}\\n')
+    >>> batch, = iter_jsonl(stream, text="body", labels="tags", sep=",", ids="key")
+    >>> batch.items, batch.label_sets
+    (['Low tide'], [('sea', 'sun')])
+    """
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    with Lines(source) as lines:
+        reader = _RecordReader(lines.error, text, labels, sep, ids)
+        while block := lines.take(chunk):
+            for number, line in enumerate(block, lines.number - len(block) + 1):
+                if line.strip():
+                    reader.add(_parse(line, lines, number), number)
+            if reader.items:
+                yield reader.batch()
+
+
+def iter_parquet(
+    source: str | os.PathLike[str] | IO[bytes],
+    *,
+    text: str | None = None,
+    labels: LabelsField = None,
+    sep: str | None = None,
+    ids: str | None = None,
+    chunk: int = 256,
+) -> Iterator[Batch]:
+    """Read a Parquet file in batches; needs the extra ``tagstream[parquet]``.
+
+    Columns are what fields are in JSON Lines.
+
+    Parameters
+    ----------
+    source : path or binary file object
+        A file, not a pipe: Parquet is read from its end.
+    text, labels, sep, ids, chunk
+        See `iter_jsonl`.
+
+    Yields
+    ------
+    Batch
+        At most ``chunk`` records.
+
+    Raises
+    ------
+    DataError
+        Naming path and row, counted from 1, when a row is not such a record.
+    """
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError("reading Parquet needs pyarrow; install tagstream[parquet]") from error
+    where = str(getattr(source, "name", "<stream>"))
+    if isinstance(source, (str, os.PathLike)):
+        where = os.fspath(source)
+
+    def fail(message: str, number: int) -> DataError:
+        return DataError(f"{where}:{number}: {message}")
+
+    reader = _RecordReader(fail, text, labels, sep, ids)
+    number = 0
+    try:
+        with parquet.ParquetFile(source) as file:
+            names = file.schema_arrow.names
+            needed = [name for name in reader.fields if name in names]
+            # without any of them, the first row tells which fields are there
+            for part in file.iter_batches(chunk, columns=needed or None):
+                for record in part.to_pylist():
+                    number += 1
+                    reader.add({**dict.fromkeys(names), **record}, number)
+                if reader.items:
+                    yield reader.batch()
+    except (pyarrow.ArrowException, OSError, io.UnsupportedOperation) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise fail(f"must be a Parquet file, got {short(str(error))}", number) from error
+
+
+def _parse(line: bytes, lines: Lines, number: int) -> dict[str, Any]:
+    text = lines.decode(line, number)
+    try:
+        record = json.loads(text, parse_constant=_refuse, object_pairs_hook=_without_repetition)
+    except (ValueError, RecursionError) as error:
+        raise lines.error(f"must be a JSON object, got {error}", number) from error
+    if not isinstance(record, dict):
+        raise lines.error(f"must be a JSON object, got {short(text.strip())!r}", number)
+    return record
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"the number {constant}")
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError("a key that is repeated")
+    return mapping
+
+
+class _RecordReader:
+    """Checks records and gathers their columns; remembers what the first record was like.
+
+    Parameters
+    ----------
+    fail : callable (message, number) -> DataError
+    text, labels, sep, ids
+        See `iter_jsonl`.
+    """
+
+    def __init__(
+        self,
+        fail: Callable[[str, int], DataError],
+        text: str | None,
+        labels: LabelsField,
+        sep: str | None,
+        ids: str | None,
+    ) -> None:
+        if sep == "":
+            raise ValueError("sep must not be empty")
+        if not (labels is None or labels is False or isinstance(labels, str)):
+            raise ValueError(f"labels must be the name of the field of labels, got {labels!r}")
+        self.fail = fail
+        self.text, self.labels, self.sep, self.ids = text, labels, sep, ids
+        self.kind: str | None = None  # "vector", "mapping" or "text"
+        self.width = 0
+        self.items: list[Any] = []
+        self.label_sets: list[LabelSet | None] = []
+        self.names: list[Any] = []
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that are looked at."""
+        items = ["x", "text"] if self.text is None else [self.text]
+        labels = [self.labels or "y"] if self.labels is not False else []
+        return [*items, *labels, self.ids or "id"]
+
+    def add(self, record: dict[str, Any], number: int) -> None:
+        """Take in a record, or refuse it."""
+        if self.kind is None:
+            for field in (self.text, self.labels, self.ids):
+                if field and field not in record:
+                    raise self.fail(
+                        f'the first record must have "{field}", {_fields_of(record)}', number
+                    )
+        kind, item = self._item(record, number)
+        if self.kind not in (None, kind):
+            raise self.fail(
+                f"all records must have a {self.kind} like the first, got a {kind}", number
+            )
+        labels = self._label_set(record, number)
+        name = record.get(self.ids or "id")
+        if not isinstance(name, (str, int, float, type(None))):
+            field = self.ids or "id"
+            raise self.fail(
+                f"{field} must be a string or a number, got {short(repr(name))}", number
+            )
+        if isinstance(name, str):
+            self._check_encodable(name, number)
+        self.kind = kind
+        self.items.append(item)
+        self.label_sets.append(labels)
+        self.names.append(name)
+
+    def batch(self) -> Batch:
+        """Return what was taken in since the last batch."""
+        items: Items = self.items
+        if self.kind == "vector":
+            items = np.array(self.items, dtype=np.float64).reshape(len(self.items), self.width)
+        has_names = any(name is not None for name in self.names)
+        batch = Batch(items, self.label_sets, ids=tuple(self.names) if has_names else None)
+        self.items, self.label_sets, self.names = [], [], []
+        return batch
+
+    def _item(self, record: dict[str, Any], number: int) -> tuple[str, Any]:
+        """Return what kind of item the record has, and the item."""
+        if self.text is not None:
+            if self.text not in record:
+                rule = f'a record must have "{self.text}", {_fields_of(record)}'
+                raise self.fail(rule, number)
+            return "text", self._check_text(record[self.text], self.text, number)
+        has_x, has_text = (record.get(field) is not None for field in ("x", "text"))
+        if has_x and not has_text:
+            return self._check_x(record["x"], number)
+        if has_x or "text" not in record:
+            raise self.fail(
+                f'a record must have either "x" or "text", {_fields_of(record)}', number
+            )
+        return "text", self._check_text(record["text"], "text", number)
+
+    def _check_text(self, text: object, field: str, number: int) -> str:
+        if not isinstance(text, str):
+            raise self.fail(f"{field} must be a string, got {short(repr(text))}", number)
+        self._check_encodable(text, number)
+        return text
+
+    def _check_x(self, x: object, number: int) -> tuple[str, Any]:
+        if isinstance(x, dict):
+            for name, value in x.items():
+                self._check_encodable(name, number)
+                if isinstance(value, str):
+                    self._check_encodable(value, number)
+                elif not _is_finite(value):
+                    raise self.fail(
+                        f"x must map names to finite numbers or strings, got {short(repr(value))}",
+                        number,
+                    )
+            return "mapping", x
+        if not isinstance(x, list) or not all(_is_finite(value) for value in x):
+            raise self.fail(
+                f"x must be a list of finite numbers or a mapping, got {short(repr(x))}", number
+            )
+        if self.kind == "vector" and len(x) != self.width:
+            raise self.fail(f"x must have {self.width} values, got {len(x)}", number)
+        if self.kind is None:
+            self.width = len(x)
+        return "vector", x
+
+    def _label_set(self, record: dict[str, Any], number: int) -> LabelSet | None:
+        if self.labels is False:
+            return None
+        field = self.labels or "y"
+        found = record.get(field)
+        if found is None:
+            like = [name for name in _LIKE_LABELS if name in record]
+            if self.labels is None and field not in record and like:
+                raise self.fail(
+                    f'labels must be in "y", {_fields_of(record)}; '
+                    f'to read "{like[0]}", say labels="{like[0]}" (--labels {like[0]})',
+                    number,
+                )
+            return None
+        if isinstance(found, str) and self.sep is not None:
+            tags = split_tags(found, self.sep)
+        elif isinstance(found, list) and all(isinstance(tag, str) for tag in found):
+            tags = tuple(dict.fromkeys(read_tag(tag, self.fail, number) for tag in found))
+        else:
+            several = "; if it holds several tags, say sep" if isinstance(found, str) else ""
+            raise self.fail(
+                f"{field} must be a list of strings, got {short(repr(found))}{several}", number
+            )
+        for tag in tags:
+            self._check_encodable(tag, number)
+        return tags
+
+    def _check_encodable(self, text: str, number: int) -> None:
+        if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+            raise self.fail(f"a string must be valid Unicode, got {short(ascii(text))}", number)
+
+
+def _fields_of(record: dict[str, Any]) -> str:
+    return f"got the fields {short(', '.join(record))}" if record else "got no fields"
+
+
+def read_tag(tag: str, fail: Callable[[str, int], DataError], number: int) -> str:
+    """Return the tag without the blanks around it; refuse an empty one."""
+    found = tag.strip()
+    if not found:
+        raise fail(f"a tag must not be empty, got {tag!r}", number)
+    return found
+
+
+def split_tags(text: str, sep: str) -> LabelSet:
+    """Return the different tags of one string; nothing between two separators is no tag.
+
+    Examples
+    --------
+    >>> split_tags("sun; sea;;sun", ";")
+    ('sun', 'sea')
+    """
+    tags = (tag.strip() for tag in text.split(sep))
+    return tuple(dict.fromkeys(tag for tag in tags if tag))
+
+
+def _is_finite(value: object) -> bool:
+    if not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer too large for a float
+        return False
+
+
+def as_batch(records: Iterable[Mapping[str, Any]]) -> Batch:
+    """Return records given as mappings as one batch, checked like lines of a file.
+
+    Examples
+    --------
+    >>> as_batch([{"text": "low tide", "y": ["sea"]}, {"id": 2, "text": "rain"}]).label_sets
+    [('sea',), None]
+    """
+    reader = _RecordReader(lambda message, i: DataError(f"record {i}: {message}"), *[None] * 4)
+    for i, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise DataError(f"record {i}: must be a mapping, got {type(record).__name__}")
+        values = record.get("x")
+        if isinstance(values, np.ndarray):
+            record = {**record, "x": values.tolist()}
+        reader.add(dict(record), i)
+    return reader.batch()

@@ -1,0 +1,88 @@
+"""From scores to labels: the one place where it is decided what to suggest.
+
+With p_1 ≥ p_2 ≥ … the probabilities of an item's labels, suggesting the first m of them gives an
+F1 of about 2·Σ_{i≤m} p_i/(m + Σ p) (expected hits over expected sizes), and suggesting nothing is
+right with probability Π(1 − p_i).  F is the best of these.  Label j is suggested if
+
+    p_j ≥ (1 − β)/2 + βF/2.
+
+β = 0 is the rule of least Hamming loss, p_j ≥ ½.  β = 1 is that of the highest F1: one more label
+raises 2S/(m + Σp) as long as its p is at least half the quotient.  β = ½, p_j ≥ (1 + F)/4, is half
+way between: it suggests more than the first where nothing is sure, and less than the second.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream.checks import check_number
+from tagstream.kernels import PRIOR
+
+__all__ = ["RULES", "check_rule", "decide"]
+
+RULES = {"balanced": 0.5, "f1": 1.0, "hamming": 0.0}  # β
+TOP = re.compile(r"top([1-9][0-9]{0,8})")
+
+
+def check_rule(name: str, rule: object, *, none: bool = False) -> None:
+    """Raise unless ``rule`` is something that :func:`decide` understands."""
+    if none and rule is None:
+        return
+    if isinstance(rule, str):
+        if rule not in RULES and TOP.fullmatch(rule) is None:
+            named = ", ".join(map(repr, RULES))
+            raise ValueError(
+                f"{name} must be one of {named}, 'top' and a number, such as 'top3', "
+                f"or a threshold between 0 and 1, got {rule!r}"
+            )
+        return
+    check_number(name, rule, least=0, most=1)
+
+
+def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np.bool_]:
+    """Return which labels to suggest, an array of shape (n, q).
+
+    Parameters
+    ----------
+    scores : array of shape (n, q)
+        Scores in [0, 1]; for the named rules, probabilities.
+    rule : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
+        One of the named rules; the so many highest scores, equals in the order of the columns,
+        but never a score of 0; or a threshold, where a score that equals it counts.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.9, 0.4, 0.3, 0.0]])
+    >>> decide(scores, "hamming").tolist(), decide(scores, "f1").tolist()
+    ([[True, False, False, False]], [[True, True, False, False]])
+    >>> decide(scores, "top3").tolist(), decide(scores, 0.3).tolist()
+    ([[True, True, True, False]], [[True, True, True, False]])
+    """
+    scores = np.asarray(scores, np.float64, order="C")
+    if not isinstance(rule, str):
+        return scores >= rule - PRIOR
+    if rule in RULES:
+        return scores >= _cuts(scores, RULES[rule]) - PRIOR
+    match = TOP.fullmatch(rule)
+    assert match is not None
+    chosen = np.zeros(scores.shape, np.bool_)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, : int(match[1])]
+    np.put_along_axis(chosen, best, True, axis=1)
+    return chosen & (scores > 0)
+
+
+def _cuts(scores: npt.NDArray[np.float64], beta: float) -> npt.NDArray[np.float64]:
+    """Return the score from which a label is suggested, (n, 1); a row knows nothing of others."""
+    if beta == 0.0 or not scores.size:
+        return np.full((len(scores), 1), 0.5 * (1.0 - beta))
+    ranked = -np.sort(-scores, axis=1)
+    # Accumulated, not summed: the order of the additions must not depend on the other rows.
+    hits = np.add.accumulate(ranked, axis=1)
+    nothing = np.multiply.accumulate(1.0 - ranked, axis=1)[:, -1:]
+    sizes = np.arange(1, scores.shape[1] + 1) + hits[:, -1:]
+    best = np.maximum(nothing, (2.0 * hits / sizes).max(axis=1, keepdims=True))
+    cuts: npt.NDArray[np.float64] = 0.5 * (1.0 - beta) + 0.5 * beta * best
+    return cuts

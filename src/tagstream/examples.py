@@ -1,0 +1,178 @@
+"""Stored examples as a fit sees them: sums over leaves of fixed size, added in a fixed tree.
+
+A sum of floating point numbers depends on the order of its additions.  Here that order follows
+from the examples alone: example number i belongs to leaf i // 4096, each leaf is summed on its own,
+and the sums of leaves are added as a binary tree over leaf numbers prescribes: a node is the sum of
+its left and its right half, or the one that is there.  So one machine and any division of the
+leaves among several give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from tagstream.checks import Rows
+from tagstream.labels import Labels
+
+__all__ = ["LEAF", "Examples", "Mapped", "add_in_tree", "evenly"]
+
+LEAF = 4096  # examples that are summed at a time
+
+Sums = tuple[npt.NDArray[Any], ...]
+Part = slice
+Summand = Callable[[Rows, Labels, Part], Sums]
+
+
+def add_in_tree(leaves: Iterable[tuple[int, Sums]]) -> Sums:
+    """Add the sums of leaves, given with their numbers in rising order, as the tree prescribes.
+
+    Two neighbouring sums are joined as soon as what comes next lies outside of the smallest node
+    that holds them both.  The arrays of the left one are changed in place.
+
+    Examples
+    --------
+    >>> ones = [(i, (np.ones(1),)) for i in (0, 1, 2, 5)]
+    >>> add_in_tree(ones)[0].tolist()
+    [4.0]
+    """
+    open_nodes: list[tuple[int, Sums]] = []
+
+    def join() -> None:
+        _, right = open_nodes.pop()
+        for a, b in zip(open_nodes[-1][1], right, strict=True):
+            np.add(a, b, out=a)
+
+    for number, sums in leaves:
+        while len(open_nodes) > 1 and _level(open_nodes[-2][0], open_nodes[-1][0]) < _level(
+            open_nodes[-1][0], number
+        ):
+            join()
+        open_nodes.append((number, sums))
+    if not open_nodes:
+        raise ValueError("there must be at least one leaf to sum")
+    while len(open_nodes) > 1:
+        join()
+    return open_nodes[0][1]
+
+
+def _level(a: int, b: int) -> int:
+    """Return the height of the smallest node that holds two leaves."""
+    return (a ^ b).bit_length()
+
+
+def evenly(n: int, size: int) -> npt.NDArray[np.int64]:
+    """Return ``size`` evenly spaced numbers below n, or all of them."""
+    return np.arange(min(n, size)) * n // min(n, size) if n else np.arange(0)
+
+
+class Examples:
+    """Rows and labels, oldest first, cut into leaves.
+
+    Parameters
+    ----------
+    rows : array or CSR matrix of shape (n, p)
+    labels : callable
+        Gives the :class:`~tagstream.labels.Labels` of a slice or of an array of positions.
+    numbers : int array of shape (n,), or int
+        The examples' numbers in the stream, which decide to which leaf they belong; an integer is
+        the number of the first one, the others following without a gap.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        labels: Callable[[Any], Labels],
+        numbers: npt.NDArray[np.int64] | int = 0,
+    ) -> None:
+        self._rows, self._labels, self._numbers = rows, labels, numbers
+        self.shape: tuple[int, int] = rows.shape
+        self.sparse = bool(sp.issparse(rows))
+
+    @classmethod
+    def of(cls, rows: Rows, labels: Labels) -> Examples:
+        """Return examples made of whole arrays."""
+
+        def some(part: Any) -> Labels:
+            known = None if labels.known is None else labels.known[part]
+            return Labels(labels.Y[part], known)
+
+        return cls(rows, some)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def leaves(self) -> Iterator[tuple[int, Part]]:
+        """Yield the number of each leaf that has examples, and their positions."""
+        n, numbers = len(self), self._numbers
+        start = 0
+        while start < n:
+            first = int(numbers + start if isinstance(numbers, int) else numbers[start])
+            leaf = first // LEAF
+            if isinstance(numbers, int):
+                stop = min(start + (leaf + 1) * LEAF - first, n)
+            else:
+                stop = int(np.searchsorted(numbers, (leaf + 1) * LEAF))
+            yield leaf, slice(start, stop)
+            start = stop
+
+    def sum(self, summand: Summand) -> Sums:
+        """Return the sum of ``summand(rows, labels, positions)`` over all leaves."""
+        return add_in_tree(
+            (leaf, summand(self._rows[part], self._labels(part), part))
+            for leaf, part in self.leaves()
+        )
+
+    def map(self, function: Callable[[Rows], Rows], keep: bool) -> Mapped:
+        """Return examples with ``function(rows)`` for rows, made leaf by leaf.
+
+        ``keep`` holds what was made, for those who look at it again and again.
+        """
+        return Mapped(self, function, keep)
+
+    def take(self, positions: npt.NDArray[np.int64]) -> tuple[Rows, Labels]:
+        """Return the rows and labels at some positions."""
+        return self._rows[positions], self._labels(positions)
+
+    def every(self) -> tuple[Rows, Labels]:
+        """Return all rows and labels."""
+        return self._rows, self._labels(slice(None))
+
+    def sample(self, size: int) -> Examples:
+        """Return at most ``size`` evenly spaced examples, as a stream of their own."""
+        return self if len(self) <= size else Examples.of(*self.take(evenly(len(self), size)))
+
+
+class Mapped:
+    """Examples whose rows are a function of other rows: what can be summed, and gathered."""
+
+    def __init__(self, source: Examples, function: Callable[[Rows], Rows], keep: bool) -> None:
+        self._source, self._function = source, function
+        self._kept: dict[int, Rows] | None = {} if keep else None
+
+    def _leaf(self, leaf: int, rows: Rows) -> Rows:
+        if self._kept is None:
+            return self._function(rows)
+        if leaf not in self._kept:
+            self._kept[leaf] = self._function(rows)
+        return self._kept[leaf]
+
+    def _blocks(self) -> Iterator[tuple[int, Rows, Part]]:
+        rows = self._source._rows
+        for leaf, part in self._source.leaves():
+            yield leaf, self._leaf(leaf, rows[part]), part
+
+    def sum(self, summand: Summand) -> Sums:
+        """Return the sum of ``summand(rows, labels, positions)`` over all leaves."""
+        labels = self._source._labels
+        return add_in_tree(
+            (leaf, summand(block, labels(part), part)) for leaf, block, part in self._blocks()
+        )
+
+    def gather(self, function: Callable[[Rows], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return ``function(rows)`` of all leaves, one below the other."""
+        return np.concatenate([function(block) for _, block, _ in self._blocks()])

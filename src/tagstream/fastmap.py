@@ -1,0 +1,516 @@
+"""The fast map: what the regression P learns only at its next fit, learnt at once.
+
+P is fitted at growing intervals.  Between two fits a correction D is added to it,
+
+    z⁺ = z + Dᵀx,        D = 0 at each fit of P,
+
+where x is the item as P sees it.  After each example, with s_i = Σ x_i² over all that P and D have
+learnt, ρ the ridge of P and η = 4,
+
+    h = Σ_i x_i²/(ρ + s_i)
+    r_j = y_j − z⁺_j, but 0 where z⁺_j is beyond y_j already, or y_j is not known
+    D_ij += x_i/(ρ + s_i) · ηr_j/(1 + ηh) ;      then s_i += x_i².
+
+This is recursive least squares with the inverse of XᵀX + ρI replaced by that of its diagonal.  The
+step moves z⁺_j of the very same x by r_j·ηh/(1 + ηh), less than all of r_j, so it never overshoots.
+
+Sparse rows touch few features; only those have a row of D, found by hashing.  A snapshot shares
+the rows: afterwards a row is copied before it is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from tagstream.checks import Rows, check_number, expect, expect_keys
+from tagstream.kernels import compiled
+
+__all__ = ["FEW", "RATE", "FastMap", "FastState", "Inputs", "inputs_of", "sums_of_squares"]
+
+RATE = 4.0  # η
+FEW = 5  # examples at the last fit below which P says nothing about a label
+
+Vector = npt.NDArray[np.float64]
+
+# Columns of the counters: rows of D in use, and rows that a snapshot shares.
+USED, FROZEN = 0, 1
+EMPTY = -1
+
+
+class Inputs(NamedTuple):
+    """Rows for the compiled loops: CSR, or dense with the other three empty.
+
+    Attributes
+    ----------
+    indptr : int64 array of shape (m + 1,), or (0,)
+    indices : int32 array of shape (nnz,)
+    data : float32 array of shape (nnz,)
+    dense : float32 array of shape (m, p), or (0, 0)
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    data: npt.NDArray[np.float32]
+    dense: npt.NDArray[np.float32]
+
+
+def inputs_of(rows: Rows | None) -> Inputs:
+    """Return rows, CSR or dense, in the form of the compiled loops; None stands for no rows."""
+    if sp.issparse(rows):
+        assert rows is not None
+        return Inputs(
+            rows.indptr.astype(np.int64),
+            rows.indices.astype(np.int32, copy=False),
+            rows.data.astype(np.float32, copy=False),
+            np.empty((0, 0), np.float32),
+        )
+    dense = np.empty((0, 0)) if rows is None else rows
+    return Inputs(
+        np.empty(0, np.int64),
+        np.empty(0, np.int32),
+        np.empty(0, np.float32),
+        np.ascontiguousarray(dense, np.float32),
+    )
+
+
+class FastState(NamedTuple):
+    """D and s as plain arrays, for the compiled loops.
+
+    ``keys`` and ``slots`` are an open-addressing table: the row of feature ``keys[a]`` is
+    ``slots[a]``.  Dense inputs have row i for feature i, and no table.
+
+    Attributes
+    ----------
+    D : float32 array of shape (rows, q)
+    added : float64 array of shape (rows,)
+        What s has gained since the fit, per row.
+    s : float64 array of shape (p,)
+        Sums of squares at the fit; shape (0,) before the first fit, when there is no map.
+    keys, slots : int32 arrays of one size, a power of two; shape (0,) for dense inputs
+    shift, factor : float64 arrays of shape (p,), or (0,)
+        Dense inputs are used as (x − shift)·factor.
+    counters : int64 array of shape (2,)
+    rho : float64 array of shape (1,)
+    fresh : uint8 array of shape (q,)
+        1 for a label that had fewer than 5 examples at the last fit.
+    """
+
+    D: npt.NDArray[np.float32]
+    added: Vector
+    s: Vector
+    keys: npt.NDArray[np.int32]
+    slots: npt.NDArray[np.int32]
+    shift: Vector
+    factor: Vector
+    counters: npt.NDArray[np.int64]
+    rho: Vector
+    fresh: npt.NDArray[np.uint8]
+
+
+@compiled
+def _find(fast: FastState, feature: int) -> int:
+    """Return the place in the table where ``feature`` is, or belongs."""
+    mask = fast.keys.shape[0] - 1
+    place = (feature * 2654435761 >> 7) & mask
+    while fast.keys[place] != EMPTY and fast.keys[place] != feature:
+        place = (place + 1) & mask
+    return int(place)
+
+
+@compiled
+def add_correction(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
+    """Add Dᵀx of input ``i`` to ``z`` (q,), feature by feature."""
+    if fast.s.shape[0] == 0:
+        return
+    q = z.shape[0]
+    if inputs.indptr.shape[0]:
+        for e in range(inputs.indptr[i], inputs.indptr[i + 1]):
+            place = _find(fast, inputs.indices[e])
+            if fast.keys[place] != EMPTY:
+                x = np.float64(inputs.data[e])
+                row = fast.D[fast.slots[place]]
+                for j in range(q):
+                    z[j] += x * row[j]
+    else:
+        for k in range(fast.D.shape[0]):
+            x = (np.float64(inputs.dense[i, k]) - fast.shift[k]) * fast.factor[k]
+            row = fast.D[k]
+            for j in range(q):
+                z[j] += x * row[j]
+
+
+@compiled
+def has_room(fast: FastState, inputs: Inputs, i: int) -> bool:
+    """Whether the rows that learning input ``i`` may need are there, and places for them."""
+    if fast.s.shape[0] == 0 or inputs.indptr.shape[0] == 0:
+        return True
+    need = fast.counters[USED] + inputs.indptr[i + 1] - inputs.indptr[i]
+    return bool(need <= fast.D.shape[0] and 2 * need <= fast.keys.shape[0])
+
+
+@compiled
+def _own_row(fast: FastState, feature: int) -> int:
+    """Return the row of ``feature`` that may be written: a new one, or a copy of a shared one."""
+    place = _find(fast, feature)
+    new = int(fast.counters[USED])
+    if fast.keys[place] == EMPTY:
+        fast.keys[place] = feature
+        for j in range(fast.D.shape[1]):  # a loop: numba takes seconds over a slice
+            fast.D[new, j] = 0.0
+        fast.added[new] = 0.0
+    else:
+        row = int(fast.slots[place])
+        if row >= fast.counters[FROZEN]:
+            return row
+        for j in range(fast.D.shape[1]):
+            fast.D[new, j] = fast.D[row, j]
+        fast.added[new] = fast.added[row]
+    fast.slots[place] = new
+    fast.counters[USED] = new + 1
+    return new
+
+
+@compiled
+def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
+    """Learn input ``i``, whose residuals are ``r`` (q,), 0 for what is not to be learnt."""
+    if fast.s.shape[0] == 0:
+        return
+    q = r.shape[0]
+    sparse = inputs.indptr.shape[0] > 0
+    first, last = (inputs.indptr[i], inputs.indptr[i + 1]) if sparse else (0, fast.D.shape[0])
+    own = np.empty(last - first, np.int64)
+    gain = np.empty(last - first)  # x/(ρ + s)
+    h = 0.0
+    for a in range(last - first):
+        if sparse:
+            feature = int(inputs.indices[first + a])
+            x = np.float64(inputs.data[first + a])
+            own[a] = _own_row(fast, feature)
+        else:
+            feature = own[a] = a
+            x = (np.float64(inputs.dense[i, a]) - fast.shift[a]) * fast.factor[a]
+        gain[a] = x / (fast.rho[0] + fast.s[feature] + fast.added[own[a]])
+        h += x * gain[a]
+        fast.added[own[a]] += x * x
+    share = RATE / (1.0 + RATE * h)
+    move = np.empty(q)
+    for j in range(q):
+        move[j] = share * r[j]
+    for a in range(last - first):
+        row = fast.D[own[a]]
+        for j in range(q):
+            row[j] += gain[a] * move[j]
+
+
+@compiled
+def residual(y: int, z: float) -> float:
+    """Return y − z, but 0 where z is beyond y already."""
+    return 0.0 if (y == 1 and z > 1.0) or (y == 0 and z < 0.0) else y - z
+
+
+@compiled
+def _step_once(
+    fast: FastState,
+    inputs: Inputs,
+    Z: Vector,
+    y: npt.NDArray[np.uint8],
+    known: npt.NDArray[np.bool_],
+) -> None:
+    z = Z[0].copy()
+    add_correction(fast, inputs, 0, z)
+    for j in range(z.shape[0]):
+        sure = known.shape[0] == 0 or known[j]
+        z[j] = residual(y[j], z[j]) if sure else 0.0
+    step(fast, inputs, 0, z)
+
+
+@compiled
+def _apply(fast: FastState, inputs: Inputs, Z: Vector) -> None:
+    for i in range(Z.shape[0]):
+        add_correction(fast, inputs, i, Z[i])
+
+
+@compiled
+def _insert_all(fast: FastState, features: npt.NDArray[np.int32]) -> None:
+    for row in range(features.shape[0]):
+        place = _find(fast, features[row])
+        fast.keys[place] = features[row]
+        fast.slots[place] = row
+
+
+@compiled
+def _sum_squares(inputs: Inputs, shift: Vector, factor: Vector, s: Vector) -> None:
+    if inputs.indptr.shape[0]:
+        for e in range(inputs.indices.shape[0]):
+            s[inputs.indices[e]] += np.float64(inputs.data[e]) ** 2
+    else:
+        for i in range(inputs.dense.shape[0]):
+            for k in range(s.shape[0]):
+                s[k] += ((np.float64(inputs.dense[i, k]) - shift[k]) * factor[k]) ** 2
+
+
+def sums_of_squares(
+    rows: Rows, shift: Vector | None = None, factor: Vector | None = None
+) -> Vector:
+    """Return s_i = Σ x_i² over the rows, added one after another, an array of shape (p,)."""
+    p = rows.shape[1]
+    s = np.zeros(p)
+    _sum_squares(
+        inputs_of(rows),
+        np.zeros(p) if shift is None else shift,
+        np.ones(p) if factor is None else factor,
+        s,
+    )
+    return s
+
+
+class FastMap:
+    """D and s, which grow with the labels and the features that are touched.
+
+    Parameters
+    ----------
+    sparse : bool
+        Whether inputs are CSR.  (Lifted sparse rows are dense inputs.)
+
+    Examples
+    --------
+    >>> fast = FastMap(sparse=False)
+    >>> fast.grow(1)
+    >>> fast.reset(np.array([3.0, 0.0]), rho=1.0)
+    >>> x, z = inputs_of(np.array([[1.0, 1.0]])), np.zeros((1, 1))
+    >>> fast.learn(x, z, np.array([1], np.uint8))  # h = 1/4 + 1/1: 5/6 of the way
+    >>> round(float(fast(x, z)[0, 0]), 4)
+    0.8333
+    """
+
+    def __init__(self, *, sparse: bool) -> None:
+        self.sparse = sparse
+        self._shared = False  # dense rows, by a snapshot
+        self.state = FastState(
+            np.empty((0, 0), np.float32),
+            np.empty(0),
+            np.empty(0),
+            np.empty(0, np.int32),
+            np.empty(0, np.int32),
+            np.empty(0),
+            np.empty(0),
+            np.zeros(2, np.int64),
+            np.zeros(1),
+            np.empty(0, np.uint8),
+        )
+
+    @property
+    def active(self) -> bool:
+        """Whether P was fitted; before, z⁺ = z."""
+        return len(self.state.s) > 0
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels there are."""
+        return len(self.state.fresh)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, spare room included."""
+        return sum(part.nbytes for part in self.state)
+
+    def grow(self, q: int) -> None:
+        """Make room for ``q`` labels; the new ones are as if nobody ever had them."""
+        more = q - self.n_labels
+        if more:
+            self.state = self.state._replace(
+                D=np.pad(self.state.D, ((0, 0), (0, more))),
+                fresh=np.pad(self.state.fresh, (0, more), constant_values=1),
+                counters=np.array([self.state.counters[USED], 0]),
+                added=self.state.added.copy(),
+            )
+            self._shared = False
+
+    def keep(self, columns: list[int]) -> None:
+        """Leave out all labels but those at ``columns``."""
+        self.state = self.state._replace(
+            D=np.ascontiguousarray(self.state.D[:, columns]),
+            fresh=self.state.fresh[columns],
+            counters=np.array([self.state.counters[USED], 0]),
+            added=self.state.added.copy(),
+        )
+        self._shared = False
+
+    def reset(
+        self,
+        s: Vector,
+        rho: float,
+        *,
+        shift: Vector | None = None,
+        factor: Vector | None = None,
+        counts: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Start again, after a fit of P.
+
+        Parameters
+        ----------
+        s : array of shape (p,)
+            Sums of squares of the inputs on which P was fitted, see :func:`sums_of_squares`.
+        rho : float
+            The ridge of P, above 0.  For dense inputs at least 10⁻³ times the mean of s is used:
+            a direction that P hardly constrains must not be moved by a single item.
+        shift, factor : arrays of shape (p,), optional
+            Dense inputs are used as (x − shift)·factor; P sees them so.
+        counts : int array of shape (q,), optional
+            How many examples each label had in the fit.
+        """
+        p, q = len(s), self.n_labels
+        if not self.sparse:
+            rho = max(rho, 1e-3 * float(np.mean(s)))
+        check_number("rho", rho, least=np.finfo(float).tiny)
+        fresh = np.ones(q, np.uint8) if counts is None else (counts < FEW).astype(np.uint8)
+        self.state = FastState(
+            np.zeros((0 if self.sparse else p, q), np.float32),
+            np.zeros(0 if self.sparse else p),
+            np.array(s, np.float64),
+            np.full(4 if self.sparse else 0, EMPTY, np.int32),
+            np.zeros(4 if self.sparse else 0, np.int32),
+            np.zeros(p if not self.sparse else 0) if shift is None else np.array(shift, np.float64),
+            np.ones(p if not self.sparse else 0)
+            if factor is None
+            else np.array(factor, np.float64),
+            np.zeros(2, np.int64),
+            np.array([rho]),
+            fresh,
+        )
+        self._shared = False
+
+    def __call__(self, inputs: Inputs, Z: Vector) -> Vector:
+        """Return z⁺, (m, q), of inputs with regression z = ``Z``."""
+        out = Z.copy()
+        _apply(self.state, inputs, out)
+        return out
+
+    def learn(
+        self,
+        inputs: Inputs,
+        Z: Vector,
+        y: npt.NDArray[np.uint8],
+        known: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Take one step for the first of the inputs, with labels ``y`` (q,): a correction."""
+        self.own()
+        if not has_room(self.state, inputs, 0):
+            self.make_room(int(inputs.indptr[1] - inputs.indptr[0]))
+        sure = np.empty(0, np.bool_) if known is None else known
+        _step_once(self.state, inputs, Z, y, sure)
+
+    def own(self) -> None:
+        """Make sure that no snapshot sees what is written next (sparse rows see to themselves)."""
+        if self._shared:
+            self.state = self.state._replace(D=self.state.D.copy(), added=self.state.added.copy())
+            self._shared = False
+
+    def make_room(self, n: int) -> None:
+        """Make room for at least ``n`` more rows, and leave behind those that were copied."""
+        state = self.state
+        features, rows = self._touched()
+        room = len(rows) + max(n, len(rows) // 2 + 64)
+        size = 1 << int(2 * room - 1).bit_length()
+        D = np.zeros((room, self.n_labels), np.float32)
+        D[: len(rows)] = state.D[rows]
+        added = np.zeros(room)
+        added[: len(rows)] = state.added[rows]
+        self.state = state._replace(
+            D=D,
+            added=added,
+            keys=np.full(size, EMPTY, np.int32),
+            slots=np.zeros(size, np.int32),
+            counters=np.array([len(rows), 0]),
+        )
+        _insert_all(self.state, features)
+
+    def _touched(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Return the features that have a row, in order, and their rows."""
+        places = np.flatnonzero(self.state.keys != EMPTY)
+        places = places[np.argsort(self.state.keys[places])]
+        return self.state.keys[places], self.state.slots[places]
+
+    def snapshot(self) -> FastMap:
+        """Return a map that stays as this one is now; it is to be read only.
+
+        Costs a copy of the table, not of the rows; rows are copied when they are next written.
+        """
+        other = FastMap(sparse=self.sparse)
+        other.state = self.state._replace(
+            keys=self.state.keys.copy(),
+            slots=self.state.slots.copy(),
+            counters=self.state.counters.copy(),
+        )
+        self.state.counters[FROZEN] = self.state.counters[USED]
+        self._shared = not self.sparse
+        return other
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as plain values; sparse rows in the order of their features."""
+        state = self.state
+        features, rows = self._touched()
+        seen = np.flatnonzero(state.s).astype(np.int32)
+        return {
+            "D": (state.D[rows] if self.sparse else state.D).copy(),
+            "added": (state.added[rows] if self.sparse else state.added).copy(),
+            "features": features,
+            "width": len(state.s),
+            "seen": seen,
+            "s": state.s[seen],
+            "shift": state.shift.copy(),
+            "factor": state.factor.copy(),
+            "rho": float(state.rho[0]),
+            "fresh": state.fresh.copy(),
+        }
+
+    @classmethod
+    def load(cls, state: Any, q: int, *, sparse: bool) -> FastMap:
+        """Return what :meth:`dump` described, for ``q`` labels."""
+        expect_keys(
+            "the fast map", state, "D", "added", "features", "width", "seen", "s", "shift",
+            "factor", "rho", "fresh",
+        )  # fmt: skip
+        check_number("width", state["width"], kind=int, least=0)
+        p = state["width"]
+        fresh = expect("fresh", state["fresh"], np.uint8, (q,))
+        if (fresh > 1).any():
+            raise ValueError("fresh must hold 0 and 1 only")
+        seen = _features("seen", state["seen"], None, p)
+        s = np.zeros(p)
+        s[seen] = expect("s", state["s"], np.float64, (len(seen),))
+        made = cls(sparse=sparse)
+        made.grow(q)
+        if p:
+            check_number("rho", state["rho"], least=np.finfo(float).tiny)
+            width = 0 if sparse else p
+            shift = expect("shift", state["shift"], np.float64, (width,))
+            factor = expect("factor", state["factor"], np.float64, (width,))
+            n = None if sparse else p
+            D = expect("D", state["D"], np.float32, (n, q))
+            added = expect("added", state["added"], np.float64, (len(D),))
+            features = _features("features", state["features"], len(D) if sparse else 0, p)
+            if (s < 0).any() or (added < 0).any():
+                raise ValueError("s and added must be at least 0, got less")
+            made.reset(s, state["rho"], shift=shift, factor=factor)
+            if sparse:
+                made.make_room(len(features))
+                made.state.D[: len(features)] = D
+                made.state.added[: len(features)] = added
+                made.state.counters[USED] = len(features)
+                _insert_all(made.state, features)
+            else:
+                made.state.D[:], made.state.added[:] = D, added
+        made.state.fresh[:] = fresh
+        return made
+
+
+def _features(name: str, array: Any, n: int | None, p: int) -> npt.NDArray[np.int32]:
+    features: npt.NDArray[np.int32] = expect(name, array, np.int32, (n,))
+    if (np.diff(features, prepend=-1) <= 0).any() or features.max(initial=0) >= max(p, 1):
+        raise ValueError(f"{name} must rise within 0 to {p - 1}")
+    return features

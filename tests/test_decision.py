@@ -1,0 +1,70 @@
+"""One function turns scores into labels: by hand, by its definition, and at the door."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import reference as slow
+from tagstream.decision import RULES, check_rule, decide
+
+scores_of = arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(0, 7)),
+                   elements=st.floats(0, 1).map(lambda x: round(x, 3)))  # fmt: skip
+
+
+def test_a_score_that_equals_the_threshold_counts():
+    assert decide(np.array([[0.3, 0.29999, 0.5]]), 0.3).tolist() == [[True, False, True]]
+    thirds = np.array([[1 / 3 - 1e-7]])  # a share of votes, less an imaginary neighbour
+    assert decide(thirds, 1 / 3).all()
+
+
+@given(scores_of, st.sampled_from(sorted(RULES)))
+@settings(deadline=None)
+def test_named_rules_follow_the_best_expected_f1(scores, rule):
+    chosen = decide(scores, rule)
+    assert chosen.dtype == bool
+    for row, got in zip(scores, chosen, strict=True):
+        cut = slow.expected_f1_cut(row, RULES[rule])
+        assert got.tolist() == [p >= cut - 1e-6 for p in row]
+
+
+def test_f1_takes_the_set_of_the_highest_expected_f1():
+    rng = np.random.default_rng(0)
+    for p in rng.random((50, 5)) ** 2:
+        p[0] = 0.95  # suggesting nothing is out of the question
+        sets = [np.array(s, bool) for s in product([0, 1], repeat=5)]
+        best = max(2 * p[s].sum() / (s.sum() + p.sum()) for s in sets)
+        chosen = decide(p[None], "f1")[0]
+        assert 2 * p[chosen].sum() / (chosen.sum() + p.sum()) == pytest.approx(best)
+
+
+@given(scores_of)
+@settings(deadline=None)
+def test_hamming_is_the_threshold_of_one_half_and_balanced_lies_between(scores):
+    few, some, many = (decide(scores, rule) for rule in ("hamming", "balanced", "f1"))
+    np.testing.assert_array_equal(few, decide(scores, 0.5))
+    assert (few <= some).all()
+    assert (some <= many).all()
+
+
+def test_top_k_takes_the_highest_in_column_order_and_never_a_zero():
+    scores = np.array([[0.2, 0.7, 0.2, 0.2], [0.0, 0.1, 0.0, 0.0]])
+    assert decide(scores, "top2").tolist() == [[1, 1, 0, 0], [0, 1, 0, 0]]
+    assert decide(scores, "top10").tolist() == [[1, 1, 1, 1], [0, 1, 0, 0]]
+
+
+@pytest.mark.parametrize("rule", ["balanced", "f1", "hamming", "top1", "top12", 0, 1, 0.5])
+def test_known_rules_pass(rule):
+    check_rule("decide", rule)
+
+
+@pytest.mark.parametrize("rule", ["best", "top", "top0", "top-1", "top1.5", "F1", -0.1, 1.1, True,
+                                  None, float("nan")])  # fmt: skip
+def test_other_rules_are_refused_by_name(rule):
+    with pytest.raises(ValueError, match="decide must be"):
+        check_rule("decide", rule)
