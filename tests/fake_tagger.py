@@ -40,7 +40,7 @@ class FakeView:
             votes.update(dict.fromkeys(self._items[name]["y"], 1 - distance))
         total = sum(1 - distance for distance, _ in near) or 1.0
         scores = {tag: votes[tag] / total for tag in sorted(votes, key=lambda t: (-votes[t], t))}
-        tags = [tag for tag, score in scores.items() if score >= 0.5]
+        tags = [tag for tag, score in scores.items() if score >= 0.4]
         return SimpleNamespace(tags=tags, scores=scores, known=bool(near))
 
     def suggest(self, records: Any, top: int | None = None, decide: Any = None) -> Any:
@@ -60,9 +60,7 @@ class FakeView:
             for distance, name in self._near(record)
         ]
         parts = {tag: {"neighbours": told.scores[tag]} for tag in told.tags}
-        return SimpleNamespace(
-            tags=told.tags, scores=told.scores, neighbours=neighbours, parts=parts
-        )
+        return SimpleNamespace(neighbors=neighbours, parts=parts, copy_of=None)
 
 
 def _words(record: dict[str, Any]) -> frozenset[str]:
@@ -79,6 +77,10 @@ class FakeTagger:
         self.items: dict[str, dict[str, Any]] = {}
         self.n_changes = 0
         self.digest = ""
+
+    @property
+    def learner(self) -> Any:
+        return SimpleNamespace(has_item=self.items.__contains__)
 
     def _note(self, *what: Any) -> None:
         self.n_changes += 1

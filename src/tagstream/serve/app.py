@@ -15,7 +15,7 @@ from tagstream import __version__
 from tagstream.serve.gate import App, Gate
 from tagstream.serve.log import Event, LogFull
 from tagstream.serve.tokens import Tokens
-from tagstream.serve.writer import Busy, Change, Closed, Done, Refused, Service
+from tagstream.serve.writer import Busy, Change, Closed, Done, Refused, Service, View
 
 try:
     from fastapi import Body, FastAPI, Query, Request
@@ -131,7 +131,7 @@ def create_app(service: Service, is_open: bool = True, seconds: float = REQUEST_
 
 def _add_gauges(service: Service, registry: CollectorRegistry) -> None:
     def items() -> float:
-        return service.published.view.n_items if service.published else 0
+        return service.published.n_items if service.published else 0
 
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
         "items": ("Items that the tagger knows.", items),
@@ -231,7 +231,7 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
         view = service.read().view
 
         def explained() -> list[dict[str, Any]]:
-            return [_explanation(view.explain(item.record()), service) for item in request.items]
+            return [_explanation(view, item.record()) for item in request.items]
 
         return JSONResponse({"items": await reading(explained)})
 
@@ -316,11 +316,11 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
     @app.get("/v1/progress", tags=["running"])
     async def progress() -> Response:
         """Tell how well it suggested lately, before learning: a curve of micro-F1."""
-        view = service.read().view
+        published = service.read()
         curve = await reading(service.progress.curve)
         return JSONResponse(
             {
-                "n_items": view.n_items,
+                "n_items": published.n_items,
                 "micro_f1": service.progress.f1(),
                 "curve": [{"position": p, "micro_f1": f} for p, f in curve],
             }
@@ -331,7 +331,7 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
         """Tell how many items are known, the position of the log, and versions."""
         published = service.read()
         return {
-            "n_items": published.view.n_items,
+            "n_items": published.n_items,
             "n_tags": len(published.view.tags),
             "n_pool": len(service.pool),
             "n_queued": service.n_queued,
@@ -467,23 +467,26 @@ def _suggestion(told: Any, top: int) -> dict[str, Any]:
     return {"tags": [*told.tags], "scores": scores, "known": bool(told.known)}
 
 
-def _explanation(told: Any, service: Service) -> dict[str, Any]:
-    neighbours = []
-    for neighbour in told.neighbours:
-        entry = {
-            "id": str(neighbour.id),
-            "distance": round(float(neighbour.distance), 6),
-            "tags": [*neighbour.labels],
-        }
-        if neighbour.text is not None:
-            entry["text"] = neighbour.text
-        neighbours.append(entry)
+def _explanation(view: View, record: dict[str, Any]) -> dict[str, Any]:
+    told = _suggestion(view.suggest(record), schema.MAX_TAGS)
+    if not view.n_items:
+        return {**told, "neighbours": [], "parts": {}, "copy_of": None}
+    why = view.explain(record)
     return {
-        "tags": [*told.tags],
-        "scores": {tag: round(float(score), 6) for tag, score in told.scores.items()},
-        "neighbours": neighbours,
-        "parts": _plain(told.parts),
+        **told,
+        "neighbours": [_neighbour(neighbour) for neighbour in why.neighbors],
+        "parts": {tag: _plain(why.parts[tag]) for tag in told["tags"] if tag in why.parts},
+        "copy_of": None if why.copy_of is None else _neighbour(why.copy_of),
     }
+
+
+def _neighbour(neighbour: Any) -> dict[str, Any]:
+    entry = {
+        "id": str(neighbour.id),
+        "distance": round(float(neighbour.distance), 6),
+        "tags": [*neighbour.labels],
+    }
+    return entry if neighbour.text is None else {**entry, "text": neighbour.text}
 
 
 def _plain(value: Any) -> Any:

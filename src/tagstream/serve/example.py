@@ -15,9 +15,9 @@ def example_changes() -> list[Change]:
 
     Examples
     --------
-    >>> learn, pool = example_changes()
-    >>> learn.kind, len(learn.bodies), pool.kind, len(pool.bodies)
-    ('learn', 72, 'pool', 30)
+    >>> *learnt, pool = example_changes()
+    >>> sum(len(change.bodies) for change in learnt), pool.kind, len(pool.bodies)
+    (72, 'pool', 30)
     """
     text = resources.files("tagstream.serve").joinpath("example.jsonl").read_text("utf-8")
     items = [json.loads(line) for line in text.splitlines()]
@@ -25,7 +25,8 @@ def example_changes() -> list[Change]:
     waiting = [
         {"id": item["id"], "item": {"text": item["text"]}} for item in items if "y" not in item
     ]
+    # One by one, so that how well it suggests can be seen from the start.
     return [
-        Change("learn", learnt, [item["id"] for item in learnt]),
+        *(Change("learn", [item], [item["id"]]) for item in learnt),
         Change("pool", waiting, [None] * len(waiting)),
     ]

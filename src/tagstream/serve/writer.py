@@ -76,9 +76,17 @@ class Closed(Exception):
 class View(Protocol):
     """What readers need of a tagger: an unchanging picture of it."""
 
-    tags: list[str]
-    counts: dict[str, int]
-    n_items: int
+    @property
+    def tags(self) -> list[str]:
+        """All tags."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many items have each."""
+
+    @property
+    def n_items(self) -> int:
+        """How many items were learnt."""
 
     def suggest(self, records: Any, top: int | None = None, decide: Any = None) -> Any:
         """Return suggestions."""
@@ -90,10 +98,12 @@ class View(Protocol):
 class Tagger(Protocol):
     """What the writer needs of a tagger."""
 
-    def learn(self, records: Any) -> int:
+    learner: Any
+
+    def learn(self, records: Any) -> Any:
         """Learn records."""
 
-    def forget(self, id: Any) -> None:
+    def forget(self, id: str) -> None:
         """Forget an item."""
 
     def rename(self, old: str, new: str) -> None:
@@ -155,10 +165,20 @@ class Done:
 
 @dataclass(frozen=True)
 class Published:
-    """What readers see; swapped as a whole after each group."""
+    """What readers see; swapped as a whole after each group.
+
+    Attributes
+    ----------
+    view : View
+    position : int
+        Of the last event that it knows.
+    n_items : int
+        Items that have tags; those that were forgotten are not counted.
+    """
 
     view: View
     position: int
+    n_items: int
 
 
 @dataclass
@@ -225,6 +245,7 @@ class Service:
         self.replayed = 0
         self._tagger: Tagger
         self._snapshot_at = 0
+        self._n_base = 0
         self._tag_changes: list[Event] = []
         self._queue: deque[Change] = deque()
         self._n_queued = 0
@@ -458,7 +479,7 @@ class Service:
             is_new = False
             if change.kind == "learn":
                 newest = planned.get(body["id"]) or self.log.newest(body["id"], own=True)
-                is_new = newest is None
+                is_new = newest is None and not self._in_base(body["id"])
                 if key is None and newest is not None and self._is_same(newest, body):
                     plan.duplicates += 1
                     continue
@@ -482,7 +503,7 @@ class Service:
 
     def _is_possible(self, kind: str, body: dict[str, Any]) -> bool:
         """Return whether there is something to do; refuse what cannot be."""
-        view = self.read().view
+        known_tags = self.read().view.tags
         if kind == "forget":
             return self.log.newest(body["id"], own=True) is not None or self._in_base(body["id"])
         named = {
@@ -491,18 +512,21 @@ class Service:
             "remove": [body.get("tag")],
         }
         for tag in named[kind] or ():
-            if tag not in view.counts:
+            if tag not in known_tags:
                 where = {"rename": "old", "merge": "tags", "remove": "tag"}[kind]
                 raise Refused(f"{where} must be known, got {tag!r}", where, 404)
-        if kind == "rename" and body["new"] in view.counts:
+        if kind == "rename" and body["new"] in known_tags:
             raise Refused(
                 f"new must not be a tag that is there, got {body['new']!r}; merge them", "new", 409
             )
         return True
 
     def _in_base(self, name: str) -> bool:
-        """Return whether the model that the folder started from has an item."""
-        return False
+        """Return whether an item came with the model that the folder started from."""
+        if not self._n_base:
+            return False
+        has_item = getattr(self._tagger.learner, "has_item", None)
+        return has_item is not None and bool(has_item(name))
 
     def _suggest_first(self, plan: _Plan) -> None:
         """Keep what is suggested for new items before they are learnt; refuse what cannot be."""
@@ -519,9 +543,9 @@ class Service:
                 )
 
     # ------------------------------------------------------------------ learning
-    def _apply(self, events: Sequence[Event]) -> dict[int, ValueError]:
+    def _apply(self, events: Sequence[Event]) -> dict[int, Exception]:
         """Change the tagger; return the events that it did not take, with the reasons."""
-        failed: dict[int, ValueError] = {}
+        failed: dict[int, Exception] = {}
         for run in _runs(events):
             failed.update(self._apply_run(run))
         for position, error in failed.items():
@@ -530,10 +554,10 @@ class Service:
                 self.log.refuse(position, str(error))
         return failed
 
-    def _apply_run(self, run: list[Event]) -> dict[int, ValueError]:
+    def _apply_run(self, run: list[Event]) -> dict[int, Exception]:
         try:
             _change(self._tagger, run)
-        except ValueError as error:
+        except (ValueError, KeyError) as error:
             if len(run) == 1:
                 return {run[0].position: error}
             # A rejected call changes nothing, so the events of the run can go one by one.
@@ -541,7 +565,7 @@ class Service:
             return {position: why for failed in single for position, why in failed.items()}
         return {}
 
-    def _note(self, events: Sequence[Event], failed: dict[int, ValueError]) -> None:
+    def _note(self, events: Sequence[Event], failed: dict[int, Exception]) -> None:
         """Keep what follows from events: outcomes, tag changes, the pool."""
         done = [event for event in events if event.position not in failed]
         self.n_learnt += sum(event.kind == "learn" for event in done)
@@ -550,7 +574,8 @@ class Service:
         self.progress.add(_outcomes(done))
 
     def _publish(self) -> None:
-        self.published = Published(self._tagger.view(), self.log.position)
+        n_items = self._n_base + self.log.n_items
+        self.published = Published(self._tagger.view(), self.log.position, n_items)
 
     # ------------------------------------------------------------------ snapshots
     def _load(self) -> None:
@@ -562,6 +587,7 @@ class Service:
             logger.error("%s", error)
             self.log.recover()
             self._restore()
+        self._n_base = self._count_base()
         self._tag_changes = self.log.tag_changes()
         self.pool.put(self.log.pool())
         self.progress.add(_outcomes(self.log.last_suggested(KEPT)))
@@ -599,6 +625,11 @@ class Service:
                 os.replace(path, path.with_suffix(".damaged"))
         base = self.folder / "base.tgs"
         return (self._type.open(base) if base.exists() else self._type()), 0
+
+    def _count_base(self) -> int:
+        """Return how many items came with the model that the folder started from."""
+        base = self.folder / "base.tgs"
+        return self._type.open(base).view().n_items if base.exists() else 0
 
     def _try_snapshot(self) -> None:
         try:
