@@ -88,8 +88,8 @@ class FakeTagger:
 
     def learn(self, records: Any) -> int:
         records = [records] if isinstance(records, dict) else [*records]
-        if any("poison" in record.get("text", "") for record in records):
-            raise ValueError("text must not be poison")
+        if any("p0ison" in record.get("text", "") for record in records):
+            raise ValueError("text must not be p0ison")
         for record in records:
             self.items[record["id"]] = record
             self._note("learn", record)

@@ -144,8 +144,8 @@ def test_items_of_another_kind_are_refused(service):
 def test_what_the_tagger_does_not_take_is_passed_over_now_and_in_every_replay(tmp_path):
     with Service(tmp_path, FakeTagger) as service:
         learn(service, item("1", "good", "a"))
-        with pytest.raises(Refused, match="text must not be poison"):
-            learn(service, item("2", "poison", "a"), item("1", "better", "b"))
+        with pytest.raises(Refused, match="text must not be p0ison"):
+            learn(service, item("2", "p0ison", "a"), item("1", "better", "b"))
         assert service.log.newest("2") is None
         before = state(service)
     for snapshot in (tmp_path / "snapshots").iterdir():

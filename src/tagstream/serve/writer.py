@@ -268,7 +268,7 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether there is a view and changes are taken."""
-        return self.published is not None and self.failure is None and not self._closing
+        return self._ready.is_set() and self.failure is None and not self._closing
 
     def close(self) -> None:
         """Do what waits, write a snapshot, and let the folder go."""

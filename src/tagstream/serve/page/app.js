@@ -321,7 +321,7 @@ function entry(item, note, pick) {
 function drawNext(told) {
   state.next = told.items;
   $("next").replaceChildren(...told.items.slice(0, 6).map((item) => entry(item,
-    `sure to ${percent(item.certainty)}${item.suggestion.tags.length ? ` · ${item.suggestion.tags.join(", ")}` : ""}`,
+    `${percent(item.certainty)} sure${item.suggestion.tags.length ? ` · ${item.suggestion.tags.join(", ")}` : ""}`,
     () => { take(item, "pool"); $("learn").focus(); })));
   $("next-hint").textContent = told.n_pool
     ? `${told.n_pool} wait${told.n_pool === 1 ? "s" : ""}; those first that it is least sure of.`

@@ -17,7 +17,7 @@ function shape(schema, depth = 0) {
   const s = resolve(schema) ?? {};
   if (s.anyOf) return [...new Set(s.anyOf.filter((o) => o.type !== "null").map((o) => shape(o, depth)))].join(" or ");
   if (s.type === "array") return `[${depth > 3 ? "…" : shape(s.items, depth + 1)}, …]`;
-  if (s.properties) {
+  if (s.properties && Object.keys(s.properties).length) {
     const fields = Object.entries(s.properties).map(([name, value]) =>
       `${"  ".repeat(depth + 1)}"${name}"${(s.required ?? []).includes(name) ? "" : "?"}: ${shape(value, depth + 1)}`);
     return `{\n${fields.join(",\n")}\n${"  ".repeat(depth)}}`;
