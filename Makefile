@@ -5,15 +5,15 @@ BIN := $(VENV)/bin
 # One BLAS thread for each test process: two of them on two cores would wait for each other.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules --pyargs tagstream tests README.md
 
-.PHONY: demo test check bench reproduce clean
+.PHONY: demo serve test check bench reproduce clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # The package is installed as a user would: a file missing from the wheel fails here.
-$(VENV)/installed: $(BIN)/python pyproject.toml $(shell find src -name '*.py' -o -name '*.html' -o -name '*.json' -o -name '*.csv')
-	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch]"
+$(VENV)/installed: $(BIN)/python pyproject.toml $(shell find src -name '*.py' -o -name '*.html' -o -name '*.json' -o -name '*.csv' -o -path '*/page/*' -o -name '*.jsonl')
+	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch,serve]"
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
 
@@ -23,6 +23,9 @@ $(VENV)/tools-%: $(BIN)/python pyproject.toml
 
 demo: $(VENV)/installed  ## learn a stream, print the measures, write a report
 	$(BIN)/tagstream demo
+
+serve: $(VENV)/installed  ## the service with some example texts; prints its address
+	$(BIN)/tagstream serve .cache/serve --example
 
 test: $(VENV)/installed $(VENV)/tools-test  ## the test suite
 	$(PYTEST)

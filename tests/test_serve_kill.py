@@ -114,7 +114,7 @@ def replay(folder: Path) -> tuple[list[str], dict[str, Any]]:
     events = [*log.after(0)]
     tagger = FakeTagger()
     for event in events:
-        writer._change(tagger, [event])
+        writer.apply_events(tagger, [event])
     log.close()
     return [event.key for event in events], tagger.state()
 

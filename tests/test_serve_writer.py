@@ -51,7 +51,7 @@ def replayed(folder: Path) -> dict[str, Any]:
     log = EventLog(folder / "events.db")
     tagger = FakeTagger()
     for event in log.after(0):
-        writer._change(tagger, [event])
+        writer.apply_events(tagger, [event])
     log.close()
     return tagger.state()
 

@@ -325,7 +325,12 @@ class LabelStudio:
         with self._lock:
             running = self._pulls.get(project)
             if running is None or not running.is_alive():
-                running = threading.Thread(target=self._pull, args=(project,), daemon=True)
+                running = threading.Thread(
+                    target=self._pull,
+                    args=(project,),
+                    name=f"tagstream-pull-{project}",
+                    daemon=True,
+                )
                 self._pulls[project] = running
                 running.start()
         return running

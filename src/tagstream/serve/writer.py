@@ -31,7 +31,7 @@ from tagstream.serve.log import Event, EventLog, LogFull, renamed
 from tagstream.serve.pool import Pool
 from tagstream.serve.progress import KEPT, Outcome, Progress
 
-__all__ = ["Busy", "Change", "Closed", "Done", "Published", "Refused", "Service"]
+__all__ = ["Busy", "Change", "Closed", "Done", "Published", "Refused", "Service", "apply_events"]
 
 # A group is answered together, so a larger one makes its first change wait longer.
 GROUP_ITEMS = 256
@@ -556,7 +556,7 @@ class Service:
 
     def _apply_run(self, run: list[Event]) -> dict[int, Exception]:
         try:
-            _change(self._tagger, run)
+            apply_events(self._tagger, run)
         except (ValueError, KeyError) as error:
             if len(run) == 1:
                 return {run[0].position: error}
@@ -704,7 +704,8 @@ def _runs(events: Sequence[Event]) -> Iterator[list[Event]]:
         yield run
 
 
-def _change(tagger: Tagger, run: list[Event]) -> None:
+def apply_events(tagger: Tagger, run: Sequence[Event]) -> None:
+    """Make the change of one event, or of a run of learn events, on a tagger."""
     body = run[0].body
     match run[0].kind:
         case "learn":
