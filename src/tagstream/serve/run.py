@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tagstream.serve.gate import is_loopback
@@ -126,8 +128,23 @@ def serve(
         server.should_exit = True
 
     service.on_failure = stop
-    asyncio.run(_run(server, service, sock, url, is_open, on_ready))
+    with _own_end():
+        asyncio.run(_run(server, service, sock, url, is_open, on_ready))
     return 0 if service.failure is None else 1
+
+
+@contextlib.contextmanager
+def _own_end() -> Iterator[None]:
+    """Let an orderly end be one: uvicorn raises the signal again after it has shut down."""
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(ValueError):  # not in the main thread
+            before[number] = signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _run(
