@@ -18,13 +18,18 @@ from tagstream.serve.writer import Service
 
 @contextlib.contextmanager
 def serving(
-    folder: Any, is_open: bool = True, start: bool = True, tagger: Any = FakeTagger, **options: Any
+    folder: Any,
+    is_open: bool = True,
+    start: bool = True,
+    tagger: Any = FakeTagger,
+    port: int = 0,
+    **options: Any,
 ) -> Iterator[Any]:
     """Yield an HTTP client; ``client.service`` is what it talks to."""
     service = Service(folder, tagger)
     if start:
         service.start()
-    sock = socket.create_server(("127.0.0.1", 0))
+    sock = socket.create_server(("127.0.0.1", port))
     app = create_app(service, is_open, **options)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)

@@ -20,7 +20,7 @@ from tagstream.serve.writer import Busy, Change, Closed, Done, Refused, Service,
 try:
     from fastapi import Body, FastAPI, Query, Request
     from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import JSONResponse, Response
+    from fastapi.responses import JSONResponse, PlainTextResponse, Response
     from prometheus_client import (
         CONTENT_TYPE_LATEST,
         CollectorRegistry,
@@ -345,7 +345,7 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
         """Write a snapshot now; a start after it replays nothing before it."""
         return _done(await change("snapshot", [], []))
 
-    @app.get("/metrics", tags=["running"])
+    @app.get("/metrics", tags=["running"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Measures for Prometheus."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
