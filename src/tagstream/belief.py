@@ -150,7 +150,7 @@ class Belief:
             if items.found is None:
                 found = self._near(items.rows, self.n_votes, low, ends, int(positions[-1]) + 1)
                 items = items._replace(found=found)
-            self._recent.drop(max(len(self._recent) - RECENT - self.head.lag, 0))
+            self._recent.drop(max(len(self._recent) - self._n_recent(store), 0))
         elif items.found is None:
             found = store.search_rows(items.rows, self.n_votes, lo, np.maximum(ends, lo))[1]
             items = items._replace(found=found)
@@ -172,6 +172,11 @@ class Belief:
         found = self._recent.search(self._scaled(rows), k, low, np.maximum(hi - shift, low))[1]
         return np.where(found >= 0, found + shift, -1)
 
+    def _n_recent(self, store: Store) -> int:
+        """Return how many of the latest rows are kept."""
+        most = RECENT + self.head.lag
+        return most if store.window is None else min(most, store.window)
+
     def _scaled(self, rows: Rows) -> npt.NDArray[np.float32]:
         scaled: npt.NDArray[np.float32] = (rows * self._factor).astype(np.float32)
         return scaled
@@ -190,7 +195,7 @@ class Belief:
     def _set_factor(self, deviation: Vector, mean: Vector, store: Store, n: int) -> None:
         flat = deviation <= 1e-6 * np.abs(mean) + 1e-30
         self._factor = 1 / np.where(flat, 1.0, deviation)
-        kept = min(n, RECENT + self.head.lag)
+        kept = min(n, self._n_recent(store))
         self._recent = DenseRows(self.n_features)
         self._recent.append(self._scaled(store.take(slice(n - kept, n))))
 
@@ -212,8 +217,7 @@ class Belief:
         self.head.recount(old.Y, -1, old.known)
         self.head.recount(new.Y, 1, new.known)
         if item.Z is not None:
-            known = None if new.known is None else new.known[0]
-            self.fast.learn(item.inputs, item.Z, new.Y[0], known)
+            self.fast.correct(item.inputs, item.Z, new.Y[0] > old.Y[0])
 
     def forget(self, position: int, old: Labels, store: Store) -> None:
         """Take one item out, which the store has lost already."""
@@ -307,7 +311,7 @@ class Belief:
         self.copies = Copies.load(state["copies"])
         self._factor = expect("factor", state["factor"], np.float64, self._factor.shape)
         n = state["n_recent"]
-        if type(n) is not int or not 0 <= n <= min(len(store), RECENT + lag):
+        if type(n) is not int or not 0 <= n <= min(len(store), self._n_recent(store)):
             raise ValueError(f"n_recent must be a count of stored rows, got {n!r}")
         if self._recent is not None:
             self._recent.append(self._scaled(store.take(slice(len(store) - n, None))))

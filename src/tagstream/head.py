@@ -20,7 +20,7 @@ L_k = ½ ln((v + ½)/(k′ − v + ½)) when v of the k′ ≤ k nearest that kn
     the latest items in input space.
 
 z and z⁺ (:mod:`tagstream.fastmap`) are clipped to [.02, .98]; before P exists both are
-(n_j + ½)/(t_j + 1), and of a label that had fewer than 5 examples at the last fit P says nothing,
+(n_j + ½)/(t_j + 1), and of a label that had fewer than 10 examples at the last fit P says nothing,
 so that z⁺ stands for z.  last is the label vector of the newest example, fast and slow are means
 with rates .2 and .02.
 
@@ -32,12 +32,14 @@ a_j, last_j, fast_j, slow_j stay as they are.  An item of which nothing is known
 ``lag`` items before.  The head must learn from evidence of the same age.  It keeps n, t, last,
 fast and slow twice: as they are now, for predictions, and as they were ``lag`` items ago, for
 learning, with the labels in between in a queue.  The caller sees to the neighbours: for learning,
-an item at position i may see positions below i − lag only.
+an item at position i may see positions below i − lag only.  P and the fast map have no such memory:
+that they know the items in between was measured to cost .001 of micro-F1 (``docs/math.md``).
 """
 
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -588,23 +590,19 @@ class Head:
 
     def snapshot(self) -> Head:
         """Return a head that stays as this one is now."""
-        other = Head(self.votes, near=self.near)
-        other.weights = Weights(*(part.copy() for part in self.weights))
-        other.now = other.behind = self.now._replace(
-            **{name: part.copy() for name, part in self.now._asdict().items()}
-        )
+        other = copy(self)
+        other.weights = self.weights._replace(**_copied(self.weights))
+        other.now = other.behind = self.now._replace(**_copied(self.now))
+        other.lag, other._queue = 0, Queue(np.zeros((0, self.n_labels), np.uint8), self._queue.at)
         return other
 
     # ------------------------------------------------------------------ state as plain values
     def dump(self) -> dict[str, Any]:
         """Return the state as plain values."""
-        lag = self.lag
         return {
-            **{name: part.copy() for name, part in self.weights._asdict().items()},
-            "now": {name: part.copy() for name, part in self.now._asdict().items()},
-            "behind": {name: part.copy() for name, part in self.behind._asdict().items()}
-            if lag
-            else None,
+            **_copied(self.weights),
+            "now": _copied(self.now),
+            "behind": _copied(self.behind) if self.lag else None,
             "queue": self._queue.labels.copy(),
             "queue_at": self._queue.at.copy(),
         }
@@ -646,6 +644,10 @@ def marked_labels(Y: Bytes, known: npt.NDArray[np.bool_] | None) -> Bytes:
     if known is None:
         return Y
     return np.where(known, Y, np.uint8(UNKNOWN))
+
+
+def _copied(parts: Weights | History) -> dict[str, npt.NDArray[Any]]:
+    return {name: part.copy() for name, part in parts._asdict().items()}
 
 
 def _empty_history() -> History:
