@@ -356,8 +356,8 @@ def run(
     while first < stop:
         command = [sys.executable, __file__, "--child", str(stop - first), "--first", str(first)]
         done = subprocess.run(
-            command, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, check=False,
+            command, env={**os.environ, **(env or {})}, capture_output=True,
+            text=True, check=False,
         )  # fmt: skip
         case = None
         for line in done.stdout.splitlines():
