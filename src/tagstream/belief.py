@@ -150,7 +150,7 @@ class Belief:
             if items.found is None:
                 found = self._near(items.rows, self.n_votes, low, ends, int(positions[-1]) + 1)
                 items = items._replace(found=found)
-            self._recent.drop(max(len(self._recent) - RECENT - self.head.lag, 0))
+            self._recent.drop(max(len(self._recent) - self._n_recent(store), 0))
         elif items.found is None:
             found = store.search_rows(items.rows, self.n_votes, lo, np.maximum(ends, lo))[1]
             items = items._replace(found=found)
@@ -163,6 +163,11 @@ class Belief:
             p, nearest, evidence.labels, evidence.known, labels.Y, labels.known,
             corrected=store.corrected(),
         )  # fmt: skip
+
+    def _n_recent(self, store: Store) -> int:
+        """Return how many of the latest rows are kept here: never more than the store keeps."""
+        n = RECENT + self.head.lag
+        return n if store.window is None else min(n, store.window)
 
     def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
         """Return the k nearest of the latest rows, which end before position ``end``."""
@@ -190,7 +195,7 @@ class Belief:
     def _set_factor(self, deviation: Vector, mean: Vector, store: Store, n: int) -> None:
         flat = deviation <= 1e-6 * np.abs(mean) + 1e-30
         self._factor = 1 / np.where(flat, 1.0, deviation)
-        kept = min(n, RECENT + self.head.lag)
+        kept = min(n, self._n_recent(store))
         self._recent = DenseRows(self.n_features)
         self._recent.append(self._scaled(store.take(slice(n - kept, n))))
 
@@ -223,11 +228,11 @@ class Belief:
             if at >= 0:
                 self._recent.remove(at)
 
-    def keep(self, columns: list[int], labels: Labels) -> None:
-        """Leave out all other labels, and count those of the stored items anew."""
+    def keep(self, columns: list[list[int]], labels: Labels) -> None:
+        """Make each label anew of old ones, and count those of the stored items again."""
         self.head.keep(columns)
         self.head.recount(labels.Y, 1, labels.known)
-        self.fast.keep(columns)
+        self.fast.keep([c[0] for c in columns])
 
     # ------------------------------------------------------------------ scores
     def scores(self, items: Items, store: Store) -> Vector:
