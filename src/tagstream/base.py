@@ -458,8 +458,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 _READS = frozenset(
     {
         "classes_", "explain", "kneighbors", "label_counts_", "labels_of", "n_features_in_",
-        "n_seen_", "predict", "predict_one", "predict_proba", "predict_proba_one", "predict_sets",
-        "transform",
+        "n_seen_", "n_stored_", "predict", "predict_one", "predict_proba", "predict_proba_one",
+        "predict_sets", "transform",
     }
 )  # fmt: skip
 

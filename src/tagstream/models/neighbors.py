@@ -280,6 +280,11 @@ class NeighborClassifier(StreamClassifier):
 
     # ------------------------------------------------------------------ what is stored
     @property
+    def n_stored_(self) -> int:
+        """How many items are stored."""
+        return len(self._store)
+
+    @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
         """How many of the stored items have each label, in the order of ``classes_``."""
         counts: npt.NDArray[np.int64] = self._store.labels().Y.sum(axis=0, dtype=np.int64)
