@@ -225,8 +225,7 @@ class Belief:
         self.head.recount(old.Y, -1, old.known)
         self.head.recount(new.Y, 1, new.known)
         if item.Z is not None:
-            known = None if new.known is None else new.known[0]
-            self.fast.learn(item.inputs, item.Z, new.Y[0], known)
+            self.fast.correct(item.inputs, item.Z, new.Y[0] > old.Y[0])
 
     def forget(self, position: int, old: Labels, store: Store) -> None:
         """Take one item out, which the store has lost already."""

@@ -5,7 +5,7 @@ P is fitted at growing intervals.  Between two fits a correction D is added to i
     z⁺ = z + Dᵀx,        D = 0 at each fit of P,
 
 where x is the item as P sees it.  After each example, with s_i = Σ x_i² over all that P and D have
-learnt, ρ the ridge of P and η = 4,
+learnt, ρ the ridge of P and η = 8,
 
     h = Σ_i x_i²/(ρ + s_i)
     r_j = y_j − z⁺_j, but 0 where z⁺_j is beyond y_j already, or y_j is not known
@@ -31,10 +31,10 @@ from tagstream.kernels import compiled
 
 __all__ = ["FEW", "RATE", "FastMap", "FastState", "Inputs", "inputs_of", "sums_of_squares"]
 
-RATE = 4.0  # η
+RATE = 8.0  # η
 LARGEST_WEIGHT = 1e30  # of D, in single precision
 SMALLEST_RIDGE = 1e-12
-FEW = 5  # examples at the last fit below which P says nothing about a label
+FEW = 10  # examples at the last fit below which P says nothing about a label
 
 Vector = npt.NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class FastState(NamedTuple):
     counters : int64 array of shape (2,)
     rho : float64 array of shape (1,)
     fresh : uint8 array of shape (q,)
-        1 for a label that had fewer than 5 examples at the last fit.
+        1 for a label that had fewer than 10 examples at the last fit.
     """
 
     D: npt.NDArray[np.float32]
@@ -286,9 +286,9 @@ class FastMap:
     >>> fast.grow(1)
     >>> fast.reset(np.array([3.0, 0.0]), rho=1.0)
     >>> x, z = inputs_of(np.array([[1.0, 1.0]])), np.zeros((1, 1))
-    >>> fast.learn(x, z, np.array([1], np.uint8))  # h = 1/4 + 1/1: 5/6 of the way
+    >>> fast.learn(x, z, np.array([1], np.uint8))  # h = 1/4 + 1/1: 10/11 of the way
     >>> round(float(fast(x, z)[0, 0]), 4)
-    0.8333
+    0.9091
     """
 
     def __init__(self, *, sparse: bool) -> None:
@@ -401,12 +401,20 @@ class FastMap:
         y: npt.NDArray[np.uint8],
         known: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Take one step for the first of the inputs, with labels ``y`` (q,): a correction."""
+        """Take one step for the first of the inputs, with labels ``y`` (q,)."""
         self.own()
         if not has_room(self.state, inputs, 0):
             self.make_room(int(inputs.indptr[1] - inputs.indptr[0]))
         sure = np.empty(0, np.bool_) if known is None else known
         _step_once(self.state, inputs, Z, y, sure)
+
+    def correct(self, inputs: Inputs, Z: Vector, added: npt.NDArray[np.bool_]) -> None:
+        """Take the step of a correction: for the labels that it adds (q,), and for no other.
+
+        Steps for the labels that were there or were taken away, too, do harm to other items: see
+        ``docs/math.md``.
+        """
+        self.learn(inputs, Z, added.astype(np.uint8), added)
 
     def own(self) -> None:
         """Make sure that no snapshot sees what is written next (sparse rows see to themselves)."""

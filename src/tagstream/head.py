@@ -20,7 +20,7 @@ L_k = ½ ln((v + ½)/(k′ − v + ½)) when v of the k′ ≤ k nearest that kn
     the latest items in input space.
 
 z and z⁺ (:mod:`tagstream.fastmap`) are clipped to [.02, .98]; before P exists both are
-(n_j + ½)/(t_j + 1), and of a label that had fewer than 5 examples at the last fit P says nothing,
+(n_j + ½)/(t_j + 1), and of a label that had fewer than 10 examples at the last fit P says nothing,
 so that z⁺ stands for z.  last is the label vector of the newest example, fast and slow are means
 with rates .2 and .02.
 
@@ -32,7 +32,8 @@ a_j, last_j, fast_j, slow_j stay as they are.  An item of which nothing is known
 ``lag`` items before.  The head must learn from evidence of the same age.  It keeps n, t, last,
 fast and slow twice: as they are now, for predictions, and as they were ``lag`` items ago, for
 learning, with the labels in between in a queue.  The caller sees to the neighbours: for learning,
-an item at position i may see positions below i − lag only.
+an item at position i may see positions below i − lag only.  P and the fast map have no such memory:
+that they know the items in between was measured to cost .001 of micro-F1 (``docs/math.md``).
 """
 
 from __future__ import annotations

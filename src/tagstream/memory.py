@@ -772,7 +772,9 @@ class LocalStore:
             "n_seen", "n_forgotten", "shape",
         )  # fmt: skip
         p, q = expect_counts("shape", *state["shape"])
-        n_seen, n_forgotten = expect_counts("n_seen", state["n_seen"], state["n_forgotten"])
+        n_seen, n_forgotten = expect_counts(
+            "n_seen and n_forgotten", state["n_seen"], state["n_forgotten"]
+        )
         rows, n = _read_rows(state["rows"], p, sparse)
         width = -(-q // 8)
         labels = expect("labels", state["labels"], np.uint8, (n, width))

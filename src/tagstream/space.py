@@ -177,10 +177,13 @@ class Space:
 
     # ------------------------------------------------------------------ state
     def snapshot(self) -> Self:
-        """Return an immutable picture: what encodes is never changed in place."""
+        """Return a picture that encodes as this one does now, in constant time.
+
+        What encodes is never changed in place.  V is, by every round, and is not for those who
+        only read.
+        """
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.V = self.V.copy()
         return twin
 
     def dump(self) -> dict[str, Any]:
@@ -293,12 +296,6 @@ class ConvexSpace(Space):
     def bound(self, step_max: float) -> float:
         """Return the bound of Σ l_t² that holds against not learning at all, U = I."""
         return convex.Tally.of(self.tally).bound(float(step_max))
-
-    def snapshot(self) -> Self:
-        """Return an immutable picture."""
-        twin = super().snapshot()
-        twin.Q, twin.tally = self.Q.copy(), self.tally.copy()
-        return twin
 
     def dump(self) -> dict[str, Any]:
         """Return everything as plain values."""
