@@ -439,9 +439,13 @@ class Tagger(_Reader):
         kind = FEATURIZERS.get(saved["featurizer"]["name"])
         if kind is None or type(saved["keep_text"]) is not bool:
             raise ValueError(f"the featurizer must be one of {', '.join(FEATURIZERS)}")
-        tagger = cls(
-            learner, kind.from_state(saved["featurizer"]["state"]), keep_text=saved["keep_text"]
-        )
+        featurizer = kind.from_state(saved["featurizer"]["state"])
+        width = getattr(featurizer, "n_features", learner.n_features_in_)
+        if width != learner.n_features_in_:
+            raise ValueError(
+                f"the featurizer must make {learner.n_features_in_} features, got {width}"
+            )
+        tagger = cls(learner, featurizer, keep_text=saved["keep_text"])
         texts, ids, n = saved["texts"], saved["text_ids"], saved["n_columns"]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError("texts must be a list of strings")

@@ -37,6 +37,9 @@ __all__ = ["OML"]
 
 SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
+# Numbers of a lift that a few bytes of a file may ask for: it is as wide as sparse rows are.
+LARGEST_LIFT = 2**28
+
 
 class Embedded(NamedTuple):
     """Items in label space and their codes."""
@@ -343,6 +346,10 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             "OML", state, "store", "space", "belief", "projection", "choice", "seed", "next_fit",
             "next_choice",
         )  # fmt: skip
+        if self._sparse and self.lift in projection.LIFTS[:2]:
+            size = self.n_features_in_ * projection.LIFT_SIZE
+            if size > LARGEST_LIFT:
+                raise ValueError(f"a lift must hold at most {LARGEST_LIFT} numbers, got {size}")
         self._asked = None
         self._store = self._load_store(state["store"])
         q, fitted = len(self.classes_), state["projection"] is not None
