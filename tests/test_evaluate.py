@@ -807,8 +807,8 @@ def test_an_attribute_error_after_learning_comes_through():
         ({"init": 40}, "init must be an integer between 0 and 39, got 40"),
         ({"fading": 1.5}, "fading must be a number between 0 and 1 or None, got 1.5"),
         ({"k": 0}, "k must hold positive integers, got 0"),
-        ({"decide": "high"}, "decide must be 'balanced', 'f1', .* between 0 and 1, got 'high'"),
-        ({"decide": 3}, "decide must be a number between 0 and 1 or None, got 3"),
+        ({"decide": "high"}, "decide must be one of 'balanced', .* between 0 and 1, got 'high'"),
+        ({"decide": 3}, "decide must be a number between 0 and 1, got 3"),
     ],
 )
 def test_a_refused_run_says_why_and_teaches_nothing(options, message):

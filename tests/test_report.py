@@ -194,6 +194,17 @@ def test_an_offline_learner_is_judged_by_the_threshold_for_each_measure():
     assert "offline" not in paper.make_tables(made_of(ours))
 
 
+def test_oml_may_decide_for_the_measure():
+    wrong = {"oml": 5, "oml-f1": 2, "oml-hamming": 1, "knn": 4}
+    results = made_of(*(fold_of("emotions", m, 0, n) for m, n in wrong.items()))
+    values = results.holdout["emotions", counted.FITTING]
+    assert values["hamming_loss"] == pytest.approx([1 / 80])
+    assert values["micro_f1"] == results.holdout["emotions", "oml-f1"]["micro_f1"]
+    rows = {row[0]: row[2] for row in paper.make_tables(results)["claims"].rows}
+    assert rows["OML better than kNN"] == "**0 of 4**"
+    assert rows["OML, deciding for the measure, better than the better kNN"] == "**4 of 4**"
+
+
 def test_calibration_is_shown_of_those_who_give_probabilities():
     ours, theirs = fold_of("emotions", "oml", 0, 5), fold_of("emotions", "knn", 0, 4)
     assert "calibration" not in paper.make_tables(made_of(ours, theirs))

@@ -49,6 +49,7 @@ class Style(NamedTuple):
 
 _STYLES = {
     "oml": Style("#0072B2", "", "o", "-"),
+    "oml-vote": Style("#000000", "..", "d", ":"),
     "oml-published": Style("#D55E00", "xxx", "X", "--"),
     "oml-printed": Style("#A04000", "xx", "P", ":"),
     "oml-linear": Style("#56B4E9", "", "v", "--"),

@@ -91,12 +91,20 @@ class Method:
         return (getattr(learner, self.maker) if self.maker else learner)(**params)
 
 
+_VOTES_ALONE = (("decide", 0.5), ("head", False))
 BASELINES = (
     Method("oml", "OML", "OML"),
-    Method("oml-published", "OML as published", "OML", (), "as_published", True),
+    Method("oml-f1", "OML, for F1", "OML", (("decide", "f1"),)),
+    Method("oml-hamming", "OML, for Hamming loss", "OML", (("decide", "hamming"),)),
+    Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
+    Method("oml-published", "OML as published", "PublishedOML", told_block=True),
     Method(
-        *("oml-printed", "OML as printed", "OML", (("step", "printed"),)),
-        *("as_published", True),
+        *("oml-printed", "OML as printed", "PublishedOML", (("step", "printed"),)),
+        told_block=True,
+    ),
+    Method(
+        *("published-exact", "as published, exact step", "PublishedOML", (("step", "exact"),)),
+        told_block=True,
     ),
     Method("knn", "kNN", "KNN"),
     Method("knn-standard", "kNN, standardised", "KNN", standardise=True),
@@ -112,15 +120,8 @@ ABLATION = (
     Method("no-lift", "no lift", "OML", (("lift", None),)),
     Method("fourier", "random features for the kernel", "OML", (("lift", "fourier"),)),
     Method("no-scale", "no scaling", "OML", (("scale", None),)),
-    Method("first-p", "P from the first block", "OML", (("projection", "first"),), None, True),
-    Method("no-learning", "V = I, no learning", "OML", (("step_min", 0.0), ("step_max", 0.0))),
+    Method("no-learning", "V = I, no learning", "OML", (("step_max", 0.0),)),
     Method("no-cap", "no cap on the step", "OML", (("step_max", STEP_MAX),)),
-    Method("input-neighbor", "neighbour in input space", "OML", (("neighbor", "input"),)),
-    Method(
-        *("cubic", "the paper's cubic step", "OML"),
-        (("step", "cubic"), ("step_min", STEP_MIN), ("step_max", STEP_MAX)),
-    ),
-    Method("random-v", "V random, d < q", "OML", (("init", "normal"),)),
 )
 
 # Not online, and not of the paper: beside the others, in a block of their own.
@@ -160,6 +161,7 @@ _SPLIT_METHODS = (
 )
 _STREAM_METHODS = (
     Method("oml", "OML", "OML"),
+    Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
     Method("oml-window", "OML, window 200", "OML", (("window", 200),)),
     Method("knn", "kNN", "KNN"),
     Method("osml-elm", "OSML-ELM", "OSMLELM"),

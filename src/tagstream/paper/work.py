@@ -228,7 +228,7 @@ def _scaling(cell: Cell, home: str | None) -> dict[str, Any]:
 def _time(method: Method, stream: data.Dataset, n: int, d: int) -> tuple[float, float]:
     """Seconds per round over the second half of n examples, and per prediction after them."""
     model = method.make(round(INIT * n), 0)
-    if method.learner == "OML":
+    if method.learner in ("OML", "PublishedOML"):
         model.set_params(n_components=d)
     model.partial_fit(stream.X[: n // 2], stream.Y[: n // 2])
     start = perf_counter()
