@@ -171,11 +171,6 @@ class Belief:
             corrected=store.corrected(),
         )  # fmt: skip
 
-    def _n_recent(self, store: Store) -> int:
-        """Return how many of the latest rows are kept here: never more than the store keeps."""
-        n = RECENT + self.head.lag
-        return n if store.window is None else min(n, store.window)
-
     def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
         """Return the k nearest of the latest rows, which end before position ``end``."""
         assert self._recent is not None
