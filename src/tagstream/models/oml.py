@@ -237,8 +237,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             )  # fmt: skip
             if self._belief is not None:
                 self._belief.refit(spread, self._choice.ridge, self._store)
-            self._space.renew()
-            self._store.encode(lambda rows: self._embed(rows).codes)
+            self._recode()
+
+    def _recode(self) -> None:
+        """Make the stored codes anew with the present V."""
+        self._space.renew()
+        self._asked = None
+        self._store.encode(lambda rows: self._embed(rows).codes)
         self._asked = None
 
     def _vote_rule(self) -> float:
@@ -286,8 +291,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._space.keep([c[0] for c in columns])
         self.classes_ = as_array(names)
         if self._belief is not None:
-            self._belief.keep([c[0] for c in columns], self._store.labels())
+            self._belief.keep(columns, self._store.labels())
+        self._asked = None
         if self._projection is not None:
+            self._projection = self._projection.kept([c[0] for c in columns])
+            self._recode()
             self._renew(self.n_seen_)
 
     # ------------------------------------------------------------------ neighbours
