@@ -18,7 +18,7 @@ CORE := $(addprefix tests/,test_base.py test_blocks.py test_compat_river.py test
 	test_knn.py test_memory.py test_metric.py test_metrics.py test_oml.py test_osml_elm.py test_persist.py \
 	test_projection.py test_sklearn.py test_text.py)
 
-.PHONY: demo test lint exact oldest cover docs slow check bench reproduce release clean
+.PHONY: demo serve test lint exact oldest cover docs slow check bench reproduce release clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -26,7 +26,7 @@ $(BIN)/python:
 
 # The package is installed as a user would: a file missing from the wheel fails here.
 $(VENV)/installed: $(BIN)/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch]"
+	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch,serve]"
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
 
@@ -38,12 +38,15 @@ $(OLD)/installed: $(SOURCES) tools/oldest.py
 	test -x $(OLD)/bin/python || $(PYTHON) -m venv $(OLD)
 	$(OLD)/bin/python -m pip install --quiet --upgrade pip
 	$(OLD)/bin/python tools/oldest.py > $(OLD)/constraints.txt
-	$(OLD)/bin/python -m pip install --quiet -c $(OLD)/constraints.txt ".[plot,fetch]" --group test
+	$(OLD)/bin/python -m pip install --quiet -c $(OLD)/constraints.txt ".[plot,fetch,serve]" --group test
 	$(OLD)/bin/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
 
 demo: $(VENV)/installed  ## learn a stream, print the measures, write a report
 	$(BIN)/tagstream demo
+
+serve: $(VENV)/installed  ## the service with some example texts; prints its address
+	$(BIN)/tagstream serve .cache/serve --example
 
 test: $(VENV)/installed $(VENV)/tools-test  ## the test suite
 	$(PYTEST) $(SUITE)

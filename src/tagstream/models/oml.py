@@ -195,7 +195,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             made = self._embed(rows)
             positions = len(store) + np.arange(rows.shape[0])
             store.append(rows, labels, ids, made.codes)
-            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_votes
+            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
             found = store.search_codes(made.codes, k, lo, positions)[1]
             nearest = found[:, 0]
             theirs = store.labels(np.maximum(nearest, 0))
@@ -348,8 +348,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         d = self._space.d if fitted else None
         if self._store.code_width != d:
             raise ValueError(f"codes must have {d} columns, got {self._store.code_width}")
-        lifted = self._projection is not None and self._projection.lift is not None
-        self._load_belief(state["belief"], wide=self._sparse and not lifted)
+        lift = None if self._projection is None else self._projection.lift
+        width = self.n_features_in_ if lift is None else len(lift.b)
+        self._load_belief(
+            state["belief"], wide=self._sparse and lift is None, width=width if fitted else 0
+        )
         choice = state["choice"]
         self._choice = None if choice is None else projection.Choice.load(choice)
         if fitted and choice is None:
