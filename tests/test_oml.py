@@ -735,7 +735,7 @@ X_OK, Y_OK = draw(6, p=8, seed=50)
         ({"window": 0}, "window must be"),
         ({"window": 2.5}, "window must be an integer"),
         ({"window": True}, "window must be"),
-        ({"n_neighbors": 0}, "n_neighbors must be an integer of at least 1, got 0"),
+        ({"n_neighbors": 0}, r"n_neighbors must be an integer between 1 and 1e\+06, got 0"),
         ({"n_components": 0}, "n_components must be"),
         ({"step_max": -0.5}, "step_max must be a number of at least 0, got -0.5"),
         ({"step_max": np.nan}, "step_max must be"),
@@ -831,7 +831,11 @@ def test_without_a_ridge_scale_and_lift_still_count_and_are_kept(how, kind):
     again = OML.from_state(model.to_state())
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     plain = voting(**bare).partial_fit(X[:90], Y[:90])
-    assert np.abs(plain.predict_proba(X) - model.predict_proba(X)).max() > 0
+    if how == {"scale": "standard"}:  # least squares are the same in any scale
+        assert model.to_state()["learner"]["choice"]["scale"] == "standard"
+        np.testing.assert_allclose(model.transform(X), plain.transform(X), atol=1e-4)
+    else:
+        assert np.abs(plain.predict_proba(X) - model.predict_proba(X)).max() > 0
 
 
 def test_standardised_sparse_rows_may_lie_far_from_zero():

@@ -171,6 +171,11 @@ class Belief:
             corrected=store.corrected(),
         )  # fmt: skip
 
+    def _n_recent(self, store: Store) -> int:
+        """Return how many of the latest rows are kept here: never more than the store keeps."""
+        n = RECENT + self.head.lag
+        return n if store.window is None else min(n, store.window)
+
     def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
         """Return the k nearest of the latest rows, which end before position ``end``."""
         assert self._recent is not None
@@ -235,11 +240,11 @@ class Belief:
             if at >= 0:
                 self._recent.remove(at)
 
-    def keep(self, columns: list[int], labels: Labels) -> None:
-        """Leave out all other labels, and count those of the stored items anew."""
+    def keep(self, columns: list[list[int]], labels: Labels) -> None:
+        """Make each label anew of old ones, and count those of the stored items again."""
         self.head.keep(columns)
         self.head.recount(labels.Y, 1, labels.known)
-        self.fast.keep(columns)
+        self.fast.keep([c[0] for c in columns])
 
     # ------------------------------------------------------------------ scores
     def scores(self, items: Items, store: Store) -> Vector:

@@ -68,6 +68,7 @@ class Space:
         self.V = np.zeros((0, 0))
         self.basis = np.zeros((0, 0))  # the directions from which V set out
         self.codec = np.zeros((0, 0))
+        self.encodes = False  # whether there is a copy, though it may have no rows yet
         self.exponent = 0
         self.n_updates = self.n_degenerate = 0
         self.cumulative_loss = self.loss = self.step = 0.0
@@ -97,18 +98,22 @@ class Space:
     def grow(self, q: int) -> None:
         """Have ``q`` labels from now on; what was learnt stays, and no distance changes."""
         start = self._start(q, self._dimension(q))
-        if len(self.codec):
+        if self.encodes:
             self.codec = _enlarged(start * 0.5**self.exponent, self.codec)
         self.basis, self.V = _enlarged(start, self.basis), _enlarged(start, self.V)
 
     def keep(self, columns: list[int]) -> None:
-        """Leave out all other labels, and their own directions where V is square."""
-        square = self.V.shape[0] == self.V.shape[1]
-        for name in ("V", "basis", "codec"):
-            matrix = getattr(self, name)
-            if len(matrix):
-                kept = matrix[columns][:, columns] if square else matrix[columns]
-                setattr(self, name, np.ascontiguousarray(kept[:, : max(len(columns), 1)]))
+        """Leave out all other labels, and their own directions where V is square.
+
+        A narrow V with fewer labels than directions left is turned into as many directions as
+        there are labels; no distance changes.
+        """
+        q, d = self.V.shape
+        turn = np.eye(d)[:, columns if q == d else slice(None)]
+        if q > d > len(columns):
+            turn = np.linalg.qr(self.V[columns].T)[0] if columns else turn[:, :0]
+        for name in ("V", "basis", "codec") if self.encodes else ("V", "basis"):
+            setattr(self, name, getattr(self, name)[columns] @ turn)
 
     # ------------------------------------------------------------------ learning
     def turn(self, examples: Examples) -> None:
@@ -158,8 +163,10 @@ class Space:
         """Encode with the present V from now on."""
         # A power of two keeps the codes in single precision whatever the size of V (Erratum E3).
         largest = float(np.abs(self.V).max(initial=0.0))
-        self.exponent = int(np.frexp(largest)[1]) if largest > 0 else 0
+        # Of what is left of a V that has all but vanished, two to its power is still a number.
+        self.exponent = max(int(np.frexp(largest)[1]), EXPONENTS[0]) if largest > 0 else 0
         self.codec = self.V * 0.5**self.exponent
+        self.encodes = True
 
     def encode(self, Z: Matrix) -> npt.NDArray[np.float32]:
         """Return the codes of items in label space, (n, d), divided by :attr:`scale`."""
@@ -199,6 +206,7 @@ class Space:
         if not min(q, 1) <= self.d <= most:
             raise ValueError(f"V must have from {min(q, 1)} to {most} columns, got {self.d}")
         self.basis = expect("basis", state["basis"], np.float64, shape, **largest)
+        self.encodes = encodes
         shape = shape if encodes else (0, 0)
         self.codec = expect("codec", state["codec"], np.float64, shape, **largest)
         for name, kind in COUNTERS.items():

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream.base import StreamClassifier
+from tagstream.base import StreamClassifier, check_name
 from tagstream.belief import PARTS, Belief, Items, Reasons
 from tagstream.checks import Rows, check_choice, check_number
 from tagstream.decision import check_rule, decide
@@ -208,12 +208,17 @@ class NeighborClassifier(StreamClassifier):
         with self._lock:
             position = self._position(id)
             self._check_params()
-            names = self.classes_.tolist()
+            if self._single and not isinstance(labels, (set, frozenset, list, tuple, np.ndarray)):
+                labels = {labels}  # the one that it has
             named = isinstance(labels, (set, frozenset, list, tuple))
+            if not named and not isinstance(labels, np.ndarray):
+                raise ValueError(f"labels must be a set of names or a 0/1 vector, got {labels!r}")
             form: Any = [labels] if named else np.atleast_2d(labels)
-            batch = read_labels(form, classes, names)
+            batch = read_labels(form, classes, self.classes_.tolist())
             if len(batch.labels.Y) != 1 or batch.single:
                 raise ValueError("labels must be those of one item")
+            if self._single and batch.labels.Y.sum() != 1:
+                raise ValueError(f"labels must be one label as in earlier calls, got {labels!r}")
             self._set_names(batch.names)
             self._relabel(position, batch.labels)
         return self
@@ -231,6 +236,7 @@ class NeighborClassifier(StreamClassifier):
         """
         with self._lock:
             check_is_fitted(self)
+            into = check_name("into", into)
             merged = {self._column(name) for name in names}
             if not merged:
                 raise ValueError("names must hold at least one label, got none")
@@ -282,6 +288,11 @@ class NeighborClassifier(StreamClassifier):
 
     # ------------------------------------------------------------------ what is stored
     @property
+    def n_stored_(self) -> int:
+        """How many items are stored."""
+        return len(self._store)
+
+    @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
         """How many of the stored items have each label, in the order of ``classes_``."""
         counts: npt.NDArray[np.int64] = self._store.labels().Y.sum(axis=0, dtype=np.int64)
@@ -320,12 +331,18 @@ class NeighborClassifier(StreamClassifier):
             rows = self._check_query(X).astype(np.float32, copy=False)
             located = self._locate(rows, self._n_asked())
             reasons = None
-            if self._belief is None:
+            if not len(self._store):
+                scores = np.zeros((rows.shape[0], len(self.classes_)))
+            elif self._belief is None:
                 scores = self._scored(located)
             else:
                 reasons = self._belief.reasons(self._to_weigh(located), self._store)
                 scores = reasons.p
-            chosen = decide(scores, self.decide)
+            scores = self._shares(scores)
+            if self._single:
+                chosen = scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])
+            else:
+                chosen = decide(scores, self.decide)
             return [
                 self._explain_one(located, scores[i], chosen[i], reasons, i)
                 for i in range(rows.shape[0])

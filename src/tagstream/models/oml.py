@@ -37,6 +37,9 @@ __all__ = ["OML"]
 
 SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
+# Numbers of a lift that a few bytes of a file may ask for: it is as wide as sparse rows are.
+LARGEST_LIFT = 2**28
+
 
 class Embedded(NamedTuple):
     """Items in label space and their codes."""
@@ -234,8 +237,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             )  # fmt: skip
             if self._belief is not None:
                 self._belief.refit(spread, self._choice.ridge, self._store)
-            self._space.renew()
-            self._store.encode(lambda rows: self._embed(rows).codes)
+            self._recode()
+
+    def _recode(self) -> None:
+        """Make the stored codes anew with the present V."""
+        self._space.renew()
+        self._asked = None
+        self._store.encode(lambda rows: self._embed(rows).codes)
         self._asked = None
 
     def _vote_rule(self) -> float:
@@ -283,8 +291,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._space.keep([c[0] for c in columns])
         self.classes_ = as_array(names)
         if self._belief is not None:
-            self._belief.keep([c[0] for c in columns], self._store.labels())
+            self._belief.keep(columns, self._store.labels())
+        self._asked = None
         if self._projection is not None:
+            self._projection = self._projection.kept([c[0] for c in columns])
+            self._recode()
             self._renew(self.n_seen_)
 
     # ------------------------------------------------------------------ neighbours
@@ -335,6 +346,10 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             "OML", state, "store", "space", "belief", "projection", "choice", "seed", "next_fit",
             "next_choice",
         )  # fmt: skip
+        if self._sparse and self.lift in projection.LIFTS[:2]:
+            size = self.n_features_in_ * projection.LIFT_SIZE
+            if size > LARGEST_LIFT:
+                raise ValueError(f"a lift must hold at most {LARGEST_LIFT} numbers, got {size}")
         self._asked = None
         self._store = self._load_store(state["store"])
         q, fitted = len(self.classes_), state["projection"] is not None

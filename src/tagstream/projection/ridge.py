@@ -149,6 +149,10 @@ class Projection:
             raise ValueError("P must be zero for features that no example has")
         return cls(P, c, None, columns, p, state["unit"])
 
+    def kept(self, columns: list[int]) -> Projection:
+        """Return the same map with some of the labels only."""
+        return replace(self, P=np.ascontiguousarray(self.P[:, columns]), c=self.c[columns])
+
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
         more = q - len(self.c)
