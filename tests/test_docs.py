@@ -157,7 +157,9 @@ def test_links_of_the_root_become_links_between_pages() -> None:
     pytest.importorskip("latex2mathml")
     site = load("docs/site.py")
     text = "[a](docs/math.md#1) [b](../CONTRIBUTING.md) [c](https://x.y/docs/z)"
-    assert site.on_page_markdown(text) == "[a](math.md#1) [b](contributing.md) [c](https://x.y/docs/z)"
+    assert (
+        site.on_page_markdown(text) == "[a](math.md#1) [b](contributing.md) [c](https://x.y/docs/z)"
+    )
     assert site.on_page_markdown("```\n[a](docs/math.md)\n```") == "```\n[a](docs/math.md)\n```"
 
 
