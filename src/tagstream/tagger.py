@@ -107,7 +107,7 @@ class _Reader:
         records : mapping, iterable of mappings, or Batch
             One or many; their tags, if they have some, are not looked at.
         top : int, optional
-            Only the so many highest scores.
+            Keep only this many scores, the highest.
         decide : optional
             From scores to tags, as the learner's parameter of that name.
 
