@@ -20,6 +20,7 @@ who wrote the file.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -325,19 +326,21 @@ def _write_atomically(path: str, parts: list[bytes | memoryview]) -> None:
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
     try:
-        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
+        old = os.stat(path) if os.path.exists(path) else None
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "it is a directory")
         try:
             # mode 666 less the umask, as open() does; never an existing file
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
+            mode = 0o666 if old is None else stat.S_IMODE(old.st_mode)
+            with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+                if old is not None:  # whom it belongs to stays so, before anything is in it
+                    _copy_owner(temporary, old)
+                    os.chmod(temporary, mode)
                 for part in parts:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            if mode is not None:
-                os.chmod(temporary, mode)
             os.replace(temporary, path)
         except BaseException:
             if os.path.exists(temporary):
@@ -347,6 +350,14 @@ def _write_atomically(path: str, parts: list[bytes | memoryview]) -> None:
     except OSError as error:
         what = f"the model cannot be saved: {error.strerror or error}"
         raise OSError(error.errno, what, path) from error
+
+
+def _copy_owner(path: str, old: os.stat_result) -> None:
+    """Give a file the owner of the one whose place it takes, where that is allowed."""
+    new = os.stat(path)
+    if hasattr(os, "chown") and (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        with contextlib.suppress(PermissionError):
+            os.chown(path, old.st_uid, old.st_gid)
 
 
 def _sync_folder(folder: str) -> None:

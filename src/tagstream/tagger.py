@@ -22,7 +22,7 @@ from tagstream import persist
 from tagstream.checks import DataError, Rows, check_number, check_rows, expect, expect_keys
 from tagstream.data.dataset import Batch
 from tagstream.data.records import as_batch
-from tagstream.text import FEATURIZERS, Columns, Featurizer, Hashing, featurizer_for
+from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, featurizer_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -139,13 +139,17 @@ class _Reader:
             for one in zip(scores, chosen.astype(bool), known.tolist(), strict=True)
         ]
 
-    def explain(self, record: Record) -> Explanation:
-        """Tell why a record gets its tags: the nearest items with their texts, and what spoke."""
+    def explain(self, record: Record | Batch) -> Explanation:
+        """Tell why a record gets its tags: the nearest items with their texts, and what spoke.
+
+        The record may come as a batch of one.
+        """
         if not hasattr(self._model, "explain"):
             if self._model is None:
                 raise ValueError("the tagger must have learnt something before it can explain")
             raise ValueError("the learner must keep items to explain with; use OML or KNN")
-        (why,) = self._model.explain(self._rows(as_batch(_without_tags([record]))))
+        one = record if isinstance(record, Batch) else as_batch(_without_tags([record]))
+        (why,) = self._model.explain(self._rows(one))
         near = tuple(replace(n, text=self._texts.get(n.id)) for n in why.neighbors)
         copied = why.copy_of
         if copied is not None:
@@ -229,6 +233,11 @@ class Tagger(_Reader):
         self._n_characters = 0
         self._seen = np.zeros(0, np.bool_)
         self._shared = False  # whether a view looks at the texts
+
+    @property
+    def ids(self) -> list[Hashable]:
+        """The ids of the stored items, oldest first; empty if the learner stores none."""
+        return [] if self._model is None else [*getattr(self.learner, "ids_", ())]
 
     @property
     def _model(self) -> Any:
@@ -401,18 +410,25 @@ class Tagger(_Reader):
         persist.save(self.learner, path, extra={**self.extra, "tagger": saved})
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the tagger that was saved at ``path``; it goes on as that one would."""
+    def open(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> Self:
+        """Return the tagger that was saved at ``path``; it goes on as that one would.
+
+        Parameters
+        ----------
+        path : path
+        encoder : str or callable, optional
+            In place of the encoder that the file names; needed if that was a function.
+        """
         learner, extra = persist.load_with_extra(path)
         try:
-            return cls._of(learner, extra)
-        except (ValueError, TypeError, KeyError) as error:
+            return cls._of(learner, extra, encoder)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"{os.fspath(path)}: {' '.join(str(error).split())[:300]}") from error
 
     @classmethod
-    def _of(cls, learner: StreamClassifier, extra: dict[str, Any]) -> Self:
+    def _of(cls, learner: StreamClassifier, extra: dict[str, Any], encoder: Any) -> Self:
         saved = extra.pop("tagger", None)
         if saved is None:
             tagger = cls(learner, _featurizer_of_format_1(learner, extra), keep_text=False)
@@ -425,9 +441,11 @@ class Tagger(_Reader):
         kind = FEATURIZERS.get(saved["featurizer"]["name"])
         if kind is None or type(saved["keep_text"]) is not bool:
             raise ValueError(f"the featurizer must be one of {', '.join(FEATURIZERS)}")
-        tagger = cls(
-            learner, kind.from_state(saved["featurizer"]["state"]), keep_text=saved["keep_text"]
-        )
+        if encoder is not None and kind is not Encoder:
+            raise ValueError(f"the features of this model need no encoder, got {encoder!r}")
+        state = saved["featurizer"]["state"]
+        makes = kind.from_state(state) if encoder is None else Encoder.from_state(state, encoder)
+        tagger = cls(learner, makes, keep_text=saved["keep_text"])
         texts, ids, n = saved["texts"], saved["text_ids"], saved["n_columns"]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError("texts must be a list of strings")

@@ -1,0 +1,5 @@
+"""``tagstream demo``: placeholder."""
+
+
+def demo() -> None:
+    """Demo."""
