@@ -34,15 +34,17 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
+commands: list[Any] = [
     *(demo, learn, predict, explain, correct, forget, refit, inspect),
     *(evaluate, reproduce, report),
-):
+]
+for command in commands:
     app.command()(command)
 tags_app = typer.Typer(cls=TagsGroup, no_args_is_help=True, rich_markup_mode=None)
 tags_app.command("list")(list_tags)
-for command in (rename, merge, remove):
-    tags_app.command()(command)
+tags_app.command()(rename)
+tags_app.command()(merge)
+tags_app.command()(remove)
 app.add_typer(tags_app, name="tags", help="List, rename, merge and remove tags: tags MODEL.")
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 data_app.command("list")(list_all)

@@ -13,7 +13,6 @@ import typer
 
 from tagstream.cli.model import Keeper, locked, open_tagger
 from tagstream.cli.options import (
-    METHODS,
     BitsOption,
     ChunkOption,
     DataArgument,
@@ -39,6 +38,7 @@ from tagstream.cli.records import (
     name_of,
 )
 from tagstream.cli.stop import STOP, Stopped
+from tagstream.registry import METHODS
 
 if TYPE_CHECKING:
     from tagstream.data import Batch, Tally

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -97,10 +98,8 @@ def rule_of(decide: str | None, threshold: float | None = None) -> str | float |
         raise typer.BadParameter("--decide and --threshold must not come together")
     rule: str | float | None = threshold if decide is None else decide
     if isinstance(rule, str):
-        try:
+        with contextlib.suppress(ValueError):
             rule = float(rule)
-        except ValueError:
-            pass
     try:
         check_rule("--decide" if threshold is None else "--threshold", rule, none=True)
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -120,9 +121,7 @@ def correct(
     tags: Annotated[
         str,
         typer.Option(
-            "--tags",
-            metavar="A,B",
-            help='All the tags that it has; "" for none. New ones are made.',
+            "--tags", metavar="A,B", help='All the tags that it has; "" for none. Any can be new.'
         ),
     ],
     sep: Annotated[str, typer.Option("--sep", help="What stands between the tags.")] = ",",
@@ -144,7 +143,7 @@ def correct(
     names = [name.strip() for name in tags.split(sep) if name.strip()]
     with changed(model, encoder) as tagger:
         found = _item(tagger, model, item)
-        old = tagger.learner.item(found)[1]  # type: ignore[attr-defined]  # it has items
+        old = tagger.learner.item(found)[1]
         tagger.relabel(found, names)
         n = len(tagger.tags)
     before = ", ".join(sorted(map(str, old))) or "no tag"
@@ -202,10 +201,7 @@ def _item(tagger: Tagger, model: str, written: str) -> Any:
         name = type(tagger.learner).__name__
         raise Failed(f"{model}: {name} keeps no items that could be changed")
     for kind in (str, int, float):
-        try:
-            name = kind(written)
-        except ValueError:
-            continue
-        if has_item(name):
-            return name
+        with contextlib.suppress(ValueError):
+            if has_item(kind(written)):
+                return kind(written)
     raise Failed(f"{model}: ID must be that of a stored item, got {written!r}")

@@ -203,7 +203,7 @@ class Tally:
         position: Mapping[str, Any] | None = None,
     ) -> None:
         self._file, self.name, self._close = _open(source)
-        self._position = {"bytes": 0, "sha256": ""} if position is None else position
+        self._position: Mapping[str, Any] = position or {"bytes": 0, "sha256": ""}
         self.matches = self._position["bytes"] == 0
         self._first: bytes | None = None
         self._unfinished: list[bytes] = []
