@@ -21,8 +21,10 @@ import pytest
 
 from tagstream import cli, data, persist
 from tagstream.cli import output
-from tagstream.cli.learn import Keeper
-from tagstream.cli.options import METHODS
+from tagstream.cli import records
+from tagstream.cli.model import Keeper
+from tagstream.registry import METHODS
+from tagstream.tagger import Tagger
 
 WORDS = {
     "sea": ["swim", "beach", "wave", "sand", "tide"],
@@ -89,7 +91,7 @@ def test_posts_are_learnt_predicted_and_explained_without_a_matrix(run, tmp_path
     write_jsonl(tmp_path / "posts.jsonl", posts(200))
     code, out, err = run("learn", "posts.jsonl", "--model", "m.tgs")
     assert (code, out) == (0, "")
-    assert err == "200 records learnt; m.tgs has seen 200 and knows 3 labels\n"
+    assert err == "200 records learnt; m.tgs has seen 200 and knows 3 tags\n"
     new = '{"text": "swim in the wave on the beach, sand and tide"}\n'
     code, out, _ = run("predict", "-", "--model", "m.tgs", stdin=new)
     assert (code, records_of(out)) == (0, [{"id": 0, "labels": ["sea"]}])
@@ -97,6 +99,7 @@ def test_posts_are_learnt_predicted_and_explained_without_a_matrix(run, tmp_path
     assert code == 0
     assert "food*" in out
     assert "nearest items" in out
+    assert "*soup*" in out
 
 
 def test_named_values_are_learnt_and_predicted(run, tmp_path):
@@ -111,9 +114,8 @@ def test_named_values_are_learnt_and_predicted(run, tmp_path):
     assert [record["labels"] for record in records_of(out)] == [["blue"], ["green"]]
 
 
-def test_the_hashing_parameters_travel_with_the_model(run, tmp_path, learnt):
-    extra = persist.load_with_extra(learnt)[1]
-    assert extra["hashing"]["n_features"] == 1024
+def test_the_features_travel_with_the_model(run, tmp_path, learnt):
+    assert Tagger.open(learnt).featurizer.n_features == 1024
     assert run("explain", "swim", "--model", learnt)[0] == 0
     args = ("learn", write_jsonl(tmp_path / "a.jsonl", posts(3)), "--model", learnt)
     code, _, err = run(*args, "--hash-bits", "12")
@@ -127,7 +129,7 @@ def test_a_new_label_is_learnt_whenever_it_appears(run, tmp_path):
     run("learn", "a.jsonl", *SMALL, "--model", "m.tgs")
     more = "".join(json.dumps(record) + "\n" for record in late)
     _, _, err = run("learn", "-", *SMALL, "--model", "m.tgs", stdin=more)
-    assert "knows 4 labels" in err
+    assert "knows 4 tags" in err
     out = run("predict", "-", "-m", "m.tgs", stdin='{"text": "ice snow frost ski"}\n')[1]
     assert records_of(out)[0]["labels"] == ["winter"]
 
@@ -140,9 +142,8 @@ def test_records_without_labels_are_passed_over(run, tmp_path):
     _, _, err = run("learn", "a.jsonl", *SMALL, "--model", "a.tgs")
     assert "50 records learnt (20 without labels passed over)" in err
     run("learn", "b.jsonl", *SMALL, "--model", "b.tgs")
-    X = data.Hashing(n_features=1024).texts([record["text"] for record in posts(20, seed=9)])
-    a, b = persist.load("a.tgs"), persist.load("b.tgs")
-    assert (a.predict_proba(X) == b.predict_proba(X)).all()
+    asked = [{"text": record["text"]} for record in posts(20, seed=9)]
+    assert Tagger.open("a.tgs").suggest(asked) == Tagger.open("b.tgs").suggest(asked)
 
 
 # ------------------------------------------------------------------ predict
@@ -152,7 +153,7 @@ def test_predictions_come_with_scores_or_the_best_few(run, tmp_path, learnt):
     assert first["id"] == "p900"
     assert set(first["scores"]) == set(WORDS)
     assert list(first["scores"].values()) == sorted(first["scores"].values(), reverse=True)
-    assert first["labels"] == [name for name, s in first["scores"].items() if s >= 0.5]
+    assert first["labels"] == [*first["scores"]][: len(first["labels"])]
     (first, *_) = records_of(run("predict", path, "-m", learnt, "--top", "2")[1])
     assert len(first["top"]) == 2
     assert first["top"][0]["score"] >= first["top"][1]["score"]
@@ -178,9 +179,8 @@ def test_predictions_are_those_of_the_library(run, tmp_path, learnt):
     fresh = posts(40, seed=4)
     path = write_jsonl(tmp_path / "new.jsonl", fresh)
     out = run("predict", path, "-m", learnt, "--chunk", "7")[1]
-    X = data.Hashing(n_features=1024).texts([record["text"] for record in fresh])
-    want = persist.load(learnt).predict_sets(X)
-    assert [set(record["labels"]) for record in records_of(out)] == want
+    want = Tagger.open(learnt).suggest(fresh)
+    assert [record["labels"] for record in records_of(out)] == [one.tags for one in want]
 
 
 def test_the_threshold_can_be_moved(run, tmp_path, learnt):
@@ -298,7 +298,8 @@ def test_missing_values_are_refused_or_filled(run, tmp_path):
     code, _, err = run(*args)
     assert code == 1
     assert err == (
-        "tagstream: X must have no missing values, got some; fill them with --missing VALUE\n"
+        "tagstream: songs.csv: must have no missing values, got some; "
+        "fill them with --missing VALUE\n"
     )
     assert run(*args, "--missing", "0")[0] == 0
 
@@ -312,7 +313,7 @@ def test_a_file_is_learnt_once_and_what_is_added_later_too(run, tmp_path):
     assert code == 0
     assert "50 records of a.jsonl were learnt before" in err
     assert Path("m.tgs").read_bytes() == before
-    write_jsonl(tmp_path / "a.jsonl", posts(50) + posts(7, seed=8))
+    write_jsonl(tmp_path / "a.jsonl", posts(50) + posts(7, seed=8, first=50))
     assert (
         "7 records learnt; m.tgs has seen 57" in run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")[2]
     )
@@ -320,7 +321,7 @@ def test_a_file_is_learnt_once_and_what_is_added_later_too(run, tmp_path):
 
 def test_several_files_can_be_gone_through_again_after_a_stop(run, tmp_path):
     for name, seed in (("a", 1), ("b", 2), ("c", 3)):
-        write_jsonl(tmp_path / f"{name}.jsonl", posts(20, seed))
+        write_jsonl(tmp_path / f"{name}.jsonl", posts(20, seed, first=100 * seed))
     for name in "ab":
         run("learn", f"{name}.jsonl", *SMALL, "-m", "m.tgs")
     for name in "abc":
@@ -333,19 +334,45 @@ def test_a_file_with_another_beginning_is_another_file(run, tmp_path):
     run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
     write_jsonl(tmp_path / "a.jsonl", posts(30, seed=7))
     _, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
-    assert "is not the file learnt before" in err
-    assert "has seen 80" in err
+    assert "a.jsonl has changed since" in err
+    assert "0 records learnt, 30 corrected; m.tgs has seen 80" in err
+    assert len(Tagger.open("m.tgs").ids) == 50
+
+
+def without_ids(records):
+    return [{key: record[key] for key in ("text", "y")} for record in records]
+
+
+def test_an_edited_file_without_ids_is_not_learnt_beside_the_old(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", without_ids(posts(50)))
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
+    before = Path("m.tgs").read_bytes()
+    write_jsonl(tmp_path / "a.jsonl", without_ids(posts(50, seed=7)))
+    code, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--quiet")
+    assert code == 1
+    assert is_one_line(err)
+    assert "has changed since it was learnt" in err
+    assert "--again" in err
+    assert Path("m.tgs").read_bytes() == before
+    assert "has seen 100" in run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--again")[2]
 
 
 def test_again_learns_a_file_once_more(run, tmp_path):
-    write_jsonl(tmp_path / "a.jsonl", posts(50))
+    write_jsonl(tmp_path / "a.jsonl", without_ids(posts(50)))
     run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
     assert "has seen 100" in run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--again")[2]
 
 
+def test_records_with_ids_are_not_learnt_twice_even_with_again(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", posts(50))
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
+    err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--again")[2]
+    assert "0 records learnt, 50 unchanged; m.tgs has seen 50" in err
+
+
 def test_standard_input_always_goes_on(run, tmp_path):
     for n in (20, 40):
-        text = "".join(json.dumps(record) + "\n" for record in posts(20, seed=n))
+        text = "".join(json.dumps(record) + "\n" for record in posts(20, n, first=n))
         assert f"has seen {n}" in run("learn", "-", *SMALL, "-m", "m.tgs", stdin=text)[2]
 
 
@@ -391,7 +418,7 @@ def test_a_model_that_another_process_wrote_meanwhile_is_not_overwritten(
 ):
     path = write_jsonl(tmp_path / "a.jsonl", posts(30))
     run("learn", path, *SMALL, "-m", "m.tgs")
-    run("learn", path, *SMALL, "-m", "other.tgs", "--again")
+    run("learn", path, *SMALL, "-m", "other.tgs")
     other = Path("other.tgs").read_bytes()
     learn_chunk = Keeper.learn
 
@@ -438,21 +465,26 @@ def test_explain_says_when_a_learner_keeps_no_items(run, tmp_path):
     assert "OLANSGD keeps no items" in err
 
 
-def test_explain_refuses_an_item_of_another_width(run, learnt):
+def test_explain_refuses_an_item_of_another_kind_or_width(run, tmp_path, learnt):
     code, _, err = run("explain", '{"x": [1, 2]}', "-m", learnt)
     assert code == 1
-    assert "ITEM must have 1024 features" in err
+    assert "ITEM: must hold texts or named values as the model has learnt" in err
+    write_csv(tmp_path / "songs.csv", *song_table())
+    run("learn", "songs.csv", "--labels", "-2", "-m", "m.tgs", "--method", "knn")
+    code, _, err = run("explain", '{"x": [1, 2]}', "-m", "m.tgs")
+    assert code == 1
+    assert "ITEM: must have 3 features as the model learnt, got 2" in err
 
 
 def test_inspect_tells_labels_counts_parameters_and_size(run, learnt):
     _, out, _ = run("inspect", learnt)
-    for word in ("OML", "300 examples", "1,024", "sea", "n_neighbors", "bytes", "300 records of"):
+    for word in ("OML", "300 items", "1,024", "sea", "n_neighbors", "bytes", "300 records of"):
         assert word in out
     record = json.loads(run("inspect", learnt, "--json")[1])
     assert set(record["labels"]) == set(WORDS)
     assert sum(record["kept"]) == sum(len(r["y"]) for r in posts(300))
     assert record["n_bytes"] == learnt.stat().st_size
-    assert record["hashing"]["n_features"] == 1024
+    assert record["text"]["n_features"] == 1024
 
 
 # ------------------------------------------------------------------ evaluate, demo, data
@@ -478,17 +510,6 @@ def test_evaluate_draws_a_curve_and_reads_standard_input(run):
     code, out, _ = run("evaluate", "-", "--curve", "--every", "20", "--batch", "5", stdin=text)
     assert code == 0
     assert out.count("█") > 20
-
-
-def test_the_demo_compares_oml_with_knn_and_writes_a_page(run, tmp_path):
-    pytest.importorskip("matplotlib")
-    code, out, err = run("demo", "--items", "100")
-    assert code == 0
-    assert err == f"see {Path('demo-report', 'index.html')}\n"
-    assert "<svg" in (tmp_path / "demo-report" / "index.html").read_text("utf-8")
-    words = ("oml", "knn", "Micro-F1", "Macro-F1", "Example-F1", "Hamming loss")
-    assert all(word in out for word in words)
-    assert "olansgd" not in out
 
 
 def test_who_waits_at_a_terminal_is_told_that_kernels_are_compiled(monkeypatch):
@@ -537,17 +558,6 @@ def test_oml_as_published_is_seeded_and_stays_so(run, tmp_path):
     code, _, err = run(*args, "other.tgs")
     assert code == 2
     assert is_one_line(err)
-
-
-@pytest.mark.slow
-def test_the_demo_runs(run, tmp_path):
-    pytest.importorskip("matplotlib")
-    code, out, err = run("demo", "--items", "300", "--out", "page", "--method", "all")
-    assert code == 0
-    assert err == f"see {Path('page', 'index.html')}\n"
-    assert (tmp_path / "page" / "index.html").is_file()
-    assert all(name in out for name in METHODS)
-    assert "nearest items" in out
 
 
 def test_reproduce_says_what_it_ran_and_what_is_missing(run, tmp_path, monkeypatch):

@@ -60,11 +60,15 @@ class _Source:
     reading : Reading
     before : dict or None
         The position that the model remembers; None: it is read from its start.
+    quiet : bool
     """
 
-    def __init__(self, data: str, reading: Reading, before: dict[str, Any] | None) -> None:
-        self.data, self.reading, self.before = data, reading, before
+    def __init__(
+        self, data: str, reading: Reading, before: dict[str, Any] | None, quiet: bool
+    ) -> None:
+        self.data, self.reading, self.before, self.quiet = data, reading, before, quiet
         self.n_read = 0
+        self._is_checked = before is None or not before["records"]
         self._tally: Tally | None = None
         self._file: dict[str, Any] | None = None  # of a file that is not read line by line
 
@@ -109,8 +113,12 @@ class _Source:
         self._check_beginning()
 
     def _check_beginning(self) -> None:
-        if self.before is not None and self._tally is not None and not self._tally.matches:
+        if self._is_checked or self.before is None:
+            return
+        if self._tally is not None and not self._tally.matches:
             raise _Edited
+        say(f"{self.before['records']:,} records of {self.data} were learnt before", self.quiet)
+        self._is_checked = True
 
 
 def _digest_of(path: str) -> dict[str, Any]:
@@ -342,19 +350,19 @@ def _learn(
 
     if update:
         run.ids = set()
-        run.go(_Source(data, reading, None), makes, by_id="each record must have an id to update")
+        source = _Source(data, reading, None, run.quiet)
+        run.go(source, makes, by_id="each record must have an id to be updated, got one without")
         return
     try:
-        if before is not None and before["records"]:
-            say(f"{before['records']:,} records of {data} were learnt before", run.quiet)
-        run.go(_Source(data, reading, before), makes)
+        run.go(_Source(data, reading, before, run.quiet), makes)
     except _Edited:
         advice = "say --again to learn it from its start beside the old"
         if not hasattr(run.keeper.tagger.learner, "has_item"):
             raise Failed(f"{data}: has changed since it was learnt; {advice}") from None
         say(f"{data} has changed since; records whose id is known are corrections", run.quiet)
         rule = "has changed since it was learnt, and only records with ids can be told apart"
-        run.go(_Source(data, reading, None), makes, by_id=f"{rule}; {advice}")
+        source = _Source(data, reading, None, run.quiet)
+        run.go(source, makes, by_id=f"{rule}; {advice}")
 
 
 def _compare(run: _Run, data: str, model: str, forget: bool) -> None:

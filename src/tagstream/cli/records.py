@@ -47,7 +47,8 @@ def is_data_set(data: str) -> bool:
 
 def is_stream(data: str) -> bool:
     """Tell whether DATA can be read only once: standard input, or a pipe."""
-    return data == "-" or (Path(data).exists() and not Path(data).is_file())
+    path = Path(data)
+    return data == "-" or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def download(data: str, quiet: bool = False) -> None:
