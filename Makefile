@@ -12,7 +12,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # The package is installed as a user would: a file missing from the wheel fails here.
-$(VENV)/installed: $(BIN)/python pyproject.toml $(shell find src -name '*.py' -o -name '*.html' -o -name '*.json' -o -name '*.csv')
+$(VENV)/installed: $(BIN)/python pyproject.toml $(shell find src -name '*.py' -o -name '*.html' -o -name '*.json' -o -name '*.jsonl' -o -name '*.csv')
 	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch]"
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
@@ -21,7 +21,7 @@ $(VENV)/tools-%: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --group $*
 	touch $@
 
-demo: $(VENV)/installed  ## learn a stream, print the measures, write a report
+demo: $(VENV)/installed  ## tags for a message board: suggestions, a correction that sticks, a page
 	$(BIN)/tagstream demo
 
 test: $(VENV)/installed $(VENV)/tools-test  ## the test suite

@@ -19,71 +19,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tagstream import cli, data, persist
+from shell import (
+    SMALL,
+    WORDS,
+    is_one_line,
+    posts,
+    records_of,
+    song_table,
+    tagstream,
+    without_ids,
+    write_csv,
+    write_jsonl,
+)
+from tagstream import persist
 from tagstream.cli import output
-from tagstream.cli import records
 from tagstream.cli.model import Keeper
-from tagstream.registry import METHODS
 from tagstream.tagger import Tagger
-
-WORDS = {
-    "sea": ["swim", "beach", "wave", "sand", "tide"],
-    "food": ["bread", "soup", "cook", "eat", "salt"],
-    "code": ["python", "bug", "loop", "array", "class"],
-}
-
-
-SMALL = ("--hash-bits", "10")  # few features: quick
-
-
-def posts(n, seed=0, first=0):
-    """Return posts with one or two tags, told by their words."""
-    rng = random.Random(seed)
-    records = []
-    for i in range(first, first + n):
-        tags = rng.sample(sorted(WORDS), rng.choice([1, 1, 2]))
-        words = [rng.choice(WORDS[tag]) for tag in tags for _ in range(5)]
-        rng.shuffle(words)
-        records.append({"id": f"p{i}", "text": " ".join(words), "y": tags})
-    return records
-
-
-def write_jsonl(path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    return str(path)
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Run a command in an empty directory; return exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args, stdin=""):
-        text = stdin if isinstance(stdin, bytes) else stdin.encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
-        code = cli.main([str(arg) for arg in args])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def learnt(tmp_path_factory):
-    """A model of 300 posts: the path of its file."""
-    folder = tmp_path_factory.mktemp("learnt")
-    path = write_jsonl(folder / "posts.jsonl", posts(300))
-    args = ["learn", path, "--model", str(folder / "m.tgs"), "--hash-bits", "10", "--quiet"]
-    assert cli.main(args) == 0
-    return folder / "m.tgs"
-
-
-def records_of(out):
-    return [json.loads(line) for line in out.splitlines()]
-
-
-def is_one_line(err):
-    return err.startswith("tagstream: ") and err.count("\n") == 1 and err.endswith("\n")
 
 
 # ------------------------------------------------------------------ text, end to end
@@ -190,21 +141,6 @@ def test_the_threshold_can_be_moved(run, tmp_path, learnt):
 
 
 # ------------------------------------------------------------------ other formats
-def song_table(n=80, seed=2):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3)).round(3)
-    return X, np.column_stack([X[:, 0] > 0, X[:, 1] > 0]).astype(int)
-
-
-def write_csv(path, X, Y, names=("calm", "loud"), ids=False):
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*(["song"] if ids else []), "a", "b", "c", *names])
-        for i, (x, y) in enumerate(zip(X, Y, strict=True)):
-            writer.writerow([*([f"s{i}"] if ids else []), *x, *y])
-    return str(path)
-
-
 @pytest.mark.parametrize("labels", ["-2", "calm,loud"])
 def test_csv_with_columns_of_labels(run, tmp_path, labels):
     X, Y = song_table(300)
@@ -337,10 +273,6 @@ def test_a_file_with_another_beginning_is_another_file(run, tmp_path):
     assert "a.jsonl has changed since" in err
     assert "0 records learnt, 30 corrected; m.tgs has seen 80" in err
     assert len(Tagger.open("m.tgs").ids) == 50
-
-
-def without_ids(records):
-    return [{key: record[key] for key in ("text", "y")} for record in records]
 
 
 def test_an_edited_file_without_ids_is_not_learnt_beside_the_old(run, tmp_path):
@@ -680,11 +612,6 @@ def test_the_version_is_told(run):
 
 
 # ------------------------------------------------------------------ as a process
-def tagstream(*args, **kwargs):
-    command = [sys.executable, "-m", "tagstream", *map(str, args)]
-    return subprocess.Popen(command, stdout=-1, stderr=-1, text=True, **kwargs)
-
-
 def test_help_answers_without_the_heavy_imports():
     code = """if True:
         import sys
