@@ -507,10 +507,10 @@ def _suggestion(
     names: npt.NDArray[Any], scores: Any, chosen: Any, known: bool, *, top: int | None
 ) -> Suggestion:
     order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > 0][:top]
     values = [round(value, 6) for value in scores[order].tolist()]
+    order = order[: sum(value > 0 for value in values)][:top]  # as shown, so never a zero
     tags = names[order[chosen[order]]].tolist()
-    return Suggestion(tags, dict(zip(names[order].tolist(), values, strict=True)), known)
+    return Suggestion(tags, dict(zip(names[order].tolist(), values, strict=False)), known)
 
 
 def _featurizer_of_format_1(learner: StreamClassifier, extra: dict[str, Any]) -> Featurizer:
