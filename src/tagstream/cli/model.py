@@ -92,6 +92,8 @@ def locked(path: str) -> Iterator[None]:
         raise Failed(
             f"{path}: another process is changing this model; try again when it is done"
         ) from None
+    except OSError as error:
+        raise Failed(f"{path}: the model cannot be saved: {error.strerror}") from error
     try:
         persist.remove_leftovers(path)
         yield
