@@ -27,7 +27,7 @@ from tagstream.cli.options import (
     params_of,
     reads,
 )
-from tagstream.cli.output import Bar, Failed, say, show_compiling
+from tagstream.cli.output import Bar, Failed, count, say, show_compiling
 from tagstream.cli.records import (
     Reading,
     check_columns,
@@ -372,7 +372,7 @@ def _compare(run: _Run, data: str, model: str, forget: bool) -> None:
     if not missing:
         return
     named = ", ".join(map(str, missing[:MOST_NAMED])) + (", …" if len(missing) > MOST_NAMED else "")
-    what = f"{_count(len(missing), 'item')} of {model} not in {name_of(data)}: {named}"
+    what = f"{count(len(missing), 'item')} of {model} not in {name_of(data)}: {named}"
     if forget:
         with STOP.held():
             run.keeper.forget(missing)
@@ -381,18 +381,14 @@ def _compare(run: _Run, data: str, model: str, forget: bool) -> None:
         say(f"{what}; --forget-missing forgets them", run.quiet)
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
 def _tell(run: _Run, data: str, model: str, *, stopped: bool, again: bool) -> None:
     tagger, done = run.keeper.tagger, run.keeper.done
     if tagger.n_items:
-        told = f"{_count(done.new, 'record')} learnt"
+        told = f"{count(done.new, 'record')} learnt"
         told += f", {done.corrected:,} corrected" * bool(done.corrected)
         told += f", {done.unchanged:,} unchanged" * bool(done.unchanged)
         told += f" ({done.skipped:,} without labels passed over)" * bool(done.skipped)
-        knows = f"{model} has seen {tagger.n_items:,} and knows {_count(len(tagger.tags), 'tag')}"
+        knows = f"{model} has seen {tagger.n_items:,} and knows {count(len(tagger.tags), 'tag')}"
         say(f"{told}; {knows}", run.quiet)
     elif not stopped:
         raise Failed(

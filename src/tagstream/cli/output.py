@@ -33,6 +33,17 @@ def put(text: str) -> None:
         raise typer.Exit(0) from None
 
 
+def count(n: int, what: str) -> str:
+    """Return so many of something, in English.
+
+    Examples
+    --------
+    >>> count(1, "tag"), count(1234, "tag")
+    ('1 tag', '1,234 tags')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
 def put_json(value: Any) -> None:
     """Write a value as one line of JSON."""
     put(json.dumps(value, ensure_ascii=False) + "\n")

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from tagstream.cli.model import changed, open_tagger
 from tagstream.cli.options import EncoderOption, JsonOption, ModelArgument, QuietOption
-from tagstream.cli.output import Failed, put_json, say
+from tagstream.cli.output import Failed, count, put_json, say
 from tagstream.cli.predict import put_tags
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def merge(
         _check_tags(tagger, *tags)
         tagger.merge(tags, into)
         n = tagger.counts.get(into.strip(), 0)
-    say(f"{', '.join(tags)} are now {into.strip()}: {n:,} items", quiet)
+    say(f"{', '.join(tags)} are now {into.strip()}: {count(n, 'item')}", quiet)
 
 
 def remove(
@@ -112,7 +112,7 @@ def remove(
         _check_tags(tagger, tag)
         n = tagger.counts.get(tag, 0)
         tagger.remove(tag)
-    say(f"{tag} is gone from {n:,} items", quiet)
+    say(f"{tag} is gone from {count(n, 'item')}", quiet)
 
 
 def correct(
@@ -148,7 +148,7 @@ def correct(
         n = len(tagger.tags)
     before = ", ".join(sorted(map(str, old))) or "no tag"
     now = ", ".join(dict.fromkeys(names)) or "no tag"
-    say(f"{found}: {now} (it had {before}); {model} knows {n:,} tags", quiet)
+    say(f"{found}: {now} (it had {before}); {model} knows {count(n, 'tag')}", quiet)
 
 
 def forget(
@@ -169,7 +169,7 @@ def forget(
         for name in found:
             tagger.forget(name)
         n = len(tagger.ids)
-    say(f"{len(found):,} items forgotten; {model} keeps {n:,}", quiet)
+    say(f"{count(len(found), 'item')} forgotten; {model} keeps {n:,}", quiet)
 
 
 def refit(model: ModelArgument, encoder: EncoderOption = None, quiet: QuietOption = False) -> None:
@@ -184,7 +184,7 @@ def refit(model: ModelArgument, encoder: EncoderOption = None, quiet: QuietOptio
     with changed(model, encoder) as tagger:
         tagger.refit()
         n = len(tagger.ids)
-    say(f"{model} is fitted to {n:,} items", quiet)
+    say(f"{model} is fitted to {count(n, 'item')}", quiet)
 
 
 def _check_tags(tagger: Tagger, *tags: str) -> None:
