@@ -304,7 +304,7 @@ class SlowFastMap:
         for j in range(len(y)):
             beyond = (y[j] == 1 and z_plus[j] > 1) or (y[j] == 0 and z_plus[j] < 0)
             if known[j] and not beyond:
-                self.D[:, j] += gain * 4 * (y[j] - z_plus[j]) / (1 + 4 * h)
+                self.D[:, j] += gain * 8 * (y[j] - z_plus[j]) / (1 + 8 * h)
         self.s += x**2
 
 

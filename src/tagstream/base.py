@@ -8,10 +8,11 @@ before the first change of state, so that a rejected call leaves the model exact
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -53,15 +54,23 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     """
 
     decide: str | float = 0.5
+    _params: ClassVar[tuple[str, ...]] = ()
     classes_: npt.NDArray[Any]
     n_features_in_: int
     n_seen_: int
+
+    _checked: tuple[Any, ...] = ()  # the parameters as they were when they were last checked
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Give every model its lock, however it is made."""
         model: Self = super().__new__(cls)
         model._lock = threading.RLock()
         return model
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Look up the names of the parameters once: scikit-learn does it by inspection."""
+        super().__init_subclass__(**kwargs)
+        cls._params = tuple(cls._get_param_names())
 
     # ------------------------------------------------------------------ hooks of a subclass
     def _check_params(self) -> None:
@@ -153,9 +162,18 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             labels = self._fast_labels(y) if row is not None else None
             if row is None or labels is None:
                 return self.partial_fit(_one_row(x), _one_label(y), ids=ids)
+            self._check_changed_params()
             self._learn(row, labels, None if ids is None else check_ids(ids, 1))
             self.n_seen_ += 1
         return self
+
+    def _check_changed_params(self) -> None:
+        """Check the parameters if one was set since this was last done."""
+        own = self.__dict__
+        now = tuple([own[name] for name in self._params])
+        if len(now) != len(self._checked) or any(map(operator.is_not, now, self._checked)):
+            self._check_params()
+            self._checked = now
 
     def _read_batch(self, rows: Rows, Y: Any, classes: Any, names: list[Hashable]) -> Batch:
         batch = read_labels(Y, classes, names)

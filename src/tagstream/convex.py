@@ -243,6 +243,44 @@ def run_rounds_convex(
 
 
 @compiled
+def run_rounds_reduced(
+    Z: Vector,
+    Y: npt.NDArray[np.uint8],
+    Y_nn: npt.NDArray[np.uint8],
+    known: npt.NDArray[np.bool_],
+    lonely: npt.NDArray[np.bool_],
+    B: Vector,
+    Q: Vector,
+    C: float,
+    patience: int,
+    tally: Vector,
+    losses: Vector,
+    steps: Vector,
+    degenerate: npt.NDArray[np.bool_],
+) -> None:
+    """Play the rounds (PA-II) in the coordinates Bᵀu, Bᵀw of a basis B (q, d), with Q (d, d)."""
+    q, d = B.shape
+    e, s, work = np.empty(q), np.empty(q), np.empty(d)
+    along, across = np.empty(d), np.empty(d)
+    everything = np.empty(0, np.bool_)
+    for t in range(Z.shape[0]):
+        if lonely[t]:
+            losses[t], steps[t], degenerate[t] = 0.0, 0.0, False
+            continue
+        mask = known[t] if known.shape[0] else everything
+        delta = pair_vectors(Z[t], Y[t], Y_nn[t], mask, e, s)
+        for j in range(d):
+            along[j] = across[j] = 0.0
+        for i in range(q):
+            for j in range(d):
+                along[j] += e[i] * B[i, j]
+                across[j] += s[i] * B[i, j]
+        losses[t], steps[t], degenerate[t] = convex_step(
+            along, across, delta, Q, C, False, patience, tally, work
+        )
+
+
+@compiled
 def pair_vectors(
     z: Vector,
     y: npt.NDArray[np.uint8],

@@ -20,7 +20,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Bytes, Rows, blas_threads, expect, expect_indptr, expect_keys
+from tagstream.checks import (
+    LARGEST_VALUE,
+    Bytes,
+    Rows,
+    blas_threads,
+    expect,
+    expect_counts,
+    expect_indptr,
+    expect_keys,
+)
 from tagstream.examples import Examples
 from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
 from tagstream.labels import Labels
@@ -43,6 +52,9 @@ TILE, WIDE_TILE = (128, 2048), (512, 2048)
 SHARED_WORK = 5e8  # multiplications from which a search is worth a second thread
 
 ENCODED = 4096  # rows whose codes are made at a time
+
+# Numbers whose squares stay in single precision.
+_SQUARES = {"least": -LARGEST_VALUE, "most": LARGEST_VALUE}
 
 
 class Neighbors(NamedTuple):
@@ -505,6 +517,11 @@ class LocalStore:
         return sum(part.nbytes for part in self._parts())
 
     @property
+    def n_seen(self) -> int:
+        """Examples that were ever appended."""
+        return self._n_seen
+
+    @property
     def code_width(self) -> int | None:
         """Numbers per code; None while there are no codes."""
         return None if self._codes is None else int(self._codes.live.shape[1])
@@ -754,8 +771,10 @@ class LocalStore:
             "the store", state, "rows", "codes", "labels", "known", "ids", "numbers", "corrected",
             "n_seen", "n_forgotten", "shape",
         )  # fmt: skip
-        p, q = _counts("shape", *state["shape"])
-        n_seen, n_forgotten = _counts("n_seen", state["n_seen"], state["n_forgotten"])
+        p, q = expect_counts("shape", *state["shape"])
+        n_seen, n_forgotten = expect_counts(
+            "n_seen and n_forgotten", state["n_seen"], state["n_forgotten"]
+        )
         rows, n = _read_rows(state["rows"], p, sparse)
         width = -(-q // 8)
         labels = expect("labels", state["labels"], np.uint8, (n, width))
@@ -798,7 +817,7 @@ class LocalStore:
             made._corrected = _filled(n, None, np.bool_, False)
             made._corrected.live[marks] = True
         if state["codes"] is not None:
-            codes = expect("codes", state["codes"], np.float32, (n, None))
+            codes = expect("codes", state["codes"], np.float32, (n, None), **_SQUARES)
             made._codes = DenseRows(codes.shape[1])
             made._codes.append(codes)
         return made
@@ -817,19 +836,13 @@ def _packed_known(labels: Labels) -> Bytes:
     return np.packbits(np.pad(known, ((0, 0), (0, spare)), constant_values=True), axis=1)
 
 
-def _counts(name: str, *values: Any) -> tuple[int, ...]:
-    if not all(type(value) is int and 0 <= value < 1 << 48 for value in values):
-        raise ValueError(f"{name} must be counts, got {values}")
-    return values
-
-
 def _read_rows(state: Any, p: int, sparse: bool) -> tuple[Rows, int]:
     expect_keys("rows", state, *(("data", "indices", "indptr") if sparse else ("dense",)))
     if not sparse:
-        dense = expect("rows", state["dense"], np.float32, (None, p))
+        dense = expect("rows", state["dense"], np.float32, (None, p), **_SQUARES)
         return dense, len(dense)
     indptr = expect("indptr", state["indptr"], np.int64, (None,))
-    data = expect("data", state["data"], np.float32, (None,))
+    data = expect("data", state["data"], np.float32, (None,), **_SQUARES)
     indices = expect("indices", state["indices"], np.int32, (len(data),))
     expect_indptr(indptr, len(data))
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream import metric
-from tagstream.checks import check_number, expect, expect_keys
+from tagstream import convex, metric
+from tagstream.checks import LARGEST_VALUE, check_number, expect, expect_counts, expect_keys
 from tagstream.examples import Examples
 from tagstream.kernels import project_dense
 from tagstream.labels import Labels
@@ -21,7 +21,7 @@ from tagstream.projection import leading_directions
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Space"]
+__all__ = ["ConvexSpace", "Space"]
 
 Matrix = npt.NDArray[np.float64]
 
@@ -36,7 +36,9 @@ COUNTERS: dict[str, type] = {
     "step": float,
     "exponent": int,
 }
-LARGEST_EXPONENT = 1000  # of a power of two that double precision can hold
+EXPONENTS = (-1000, 340)  # of V within 1e±100 and of what is left of it after very many rounds
+LARGEST_ENTRY = 1e100  # of V, so that squares of distances stay finite
+WIDEST = 4096  # dimensions that a parameter may ask for beyond the number of labels
 
 
 class Space:
@@ -82,7 +84,7 @@ class Space:
 
     # ------------------------------------------------------------------ growth
     def _dimension(self, q: int) -> int:
-        return min(FULL_RANK if self.n_components is None else self.n_components, q)
+        return max(self.d, min(FULL_RANK if self.n_components is None else self.n_components, q))
 
     def _start(self, q: int, d: int) -> Matrix:
         """Return where V starts: new labels get new directions while there are any."""
@@ -134,16 +136,17 @@ class Space:
         step_min: float = 0.0,
     ) -> None:
         """Play the rounds of items Z (n, q) against their neighbours; ``alone`` have none."""
-        known = np.empty((0, 0), np.bool_)
-        if mine.known is not None or theirs.known is not None:
-            known = np.ones(mine.Y.shape, np.bool_) if mine.known is None else mine.known
-            known = known if theirs.known is None else known & theirs.known
         losses, steps = np.empty(len(Z)), np.empty(len(Z))
         degenerate = np.empty(len(Z), np.bool_)
         metric.run_rounds(
-            Z, mine.Y, theirs.Y, known, alone, self.V, metric.STEPS.index(step), linear,
-            float(step_min), float(step_max), losses, steps, degenerate,
+            Z, mine.Y, theirs.Y, _both_known(mine, theirs), alone, self.V,
+            metric.STEPS.index(step), linear, float(step_min), float(step_max),
+            losses, steps, degenerate,
         )  # fmt: skip
+        self._note(losses, steps, degenerate)
+
+    def _note(self, losses: Matrix, steps: Matrix, degenerate: npt.NDArray[np.bool_]) -> None:
+        """Remember what rounds did."""
         self.n_updates += int((steps > 0).sum())
         self.n_degenerate += int(degenerate.sum())
         # A running sum, so that the order of additions does not depend on the calls.
@@ -162,6 +165,8 @@ class Space:
         """Return the codes of items in label space, (n, d), divided by :attr:`scale`."""
         out = np.empty((len(Z), self.codec.shape[1]))
         project_dense(Z, self.codec, np.zeros(out.shape[1]), out)
+        # Squares of codes must stay in single precision, whatever was asked for.
+        np.clip(out, -LARGEST_VALUE, LARGEST_VALUE, out=out)
         return out.astype(np.float32)
 
     @property
@@ -171,10 +176,13 @@ class Space:
 
     # ------------------------------------------------------------------ state
     def snapshot(self) -> Self:
-        """Return an immutable picture: what encodes is never changed in place."""
+        """Return a picture that encodes as this one does now, in constant time.
+
+        What encodes is never changed in place.  V is, by every round, and is not for those who
+        only read.
+        """
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.V = self.V.copy()
         return twin
 
     def dump(self) -> dict[str, Any]:
@@ -185,20 +193,137 @@ class Space:
     def load(self, state: Any, q: int, encodes: bool) -> None:
         """Take over what :meth:`dump` gave, for ``q`` labels."""
         expect_keys("the space", state, "V", "basis", "codec", *COUNTERS)
-        self.V = expect("V", state["V"], np.float64, (q, None))
-        shape = (q, self.d)
-        if self.d > max(q, self.n_components or 0):
-            raise ValueError(f"V must have at most {max(q, self.n_components or 0)} columns")
-        self.basis = expect("basis", state["basis"], np.float64, shape)
-        self.codec = expect("codec", state["codec"], np.float64, shape if encodes else (0, 0))
+        largest = {"least": -LARGEST_ENTRY, "most": LARGEST_ENTRY}
+        self.V = expect("V", state["V"], np.float64, (q, None), **largest)
+        shape, most = (q, self.d), max(q, 1, min(self.n_components or 0, WIDEST))
+        if not min(q, 1) <= self.d <= most:
+            raise ValueError(f"V must have from {min(q, 1)} to {most} columns, got {self.d}")
+        self.basis = expect("basis", state["basis"], np.float64, shape, **largest)
+        shape = shape if encodes else (0, 0)
+        self.codec = expect("codec", state["codec"], np.float64, shape, **largest)
         for name, kind in COUNTERS.items():
-            check_number(name, state[name], kind=kind, least=-np.inf)
-            if not np.isfinite(state[name]):
-                raise ValueError(f"{name} must be finite, got {state[name]}")
-            setattr(self, name, state[name])
-        large = max(np.abs(m).max(initial=0.0) for m in (self.V, self.basis, self.codec))
-        if abs(self.exponent) > LARGEST_EXPONENT or large > 1e100:
-            raise ValueError("V must be of a size that can be computed with")
+            if name == "exponent":
+                check_number(name, state[name], kind=int, least=EXPONENTS[0], most=EXPONENTS[1])
+            elif kind is int:
+                expect_counts(name, state[name])
+            else:  # a sum of losses may have left the range of numbers
+                check_number(name, state[name], least=0)
+            setattr(self, name, kind(state[name]))
+
+
+class ConvexSpace(Space):
+    """The metric as a convex problem: Q ⪰ 0 moves by PA-II steps, and its loss has a bound.
+
+    Distances are (z_i − z_j)ᵀBQBᵀ(z_i − z_j) with B the basis (the identity while the metric is
+    square); codes are made with V = BF, FFᵀ = Q, when they are renewed.  When a narrow metric is
+    turned from B to B′, Q becomes I + C(Q − I)Cᵀ, C = B′ᵀB: positive semidefinite, since CCᵀ ⪯ I,
+    and no farther from I than before, so the bound for U = I goes on to hold.
+
+    Attributes
+    ----------
+    Q : array of shape (d, d)
+    tally : array of shape (8,), see :class:`tagstream.convex.Tally`
+    """
+
+    def __init__(self, n_components: int | None = None) -> None:
+        super().__init__(n_components)
+        self.Q, self.tally = np.zeros((0, 0)), convex.new_tally()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return super().nbytes + self.Q.nbytes
+
+    def grow(self, q: int) -> None:
+        """Have ``q`` labels from now on; in all rounds so far the new ones were zero."""
+        super().grow(q)
+        self.Q = convex.grow(self.Q, self.tally, self.d)
+
+    def keep(self, columns: list[int]) -> None:
+        """Leave out all other labels, and their own directions where the metric is square."""
+        if self.V.shape[0] == self.d:
+            self.Q = np.ascontiguousarray(self.Q[columns][:, columns])
+        super().keep(columns)
+        if len(self.Q) != self.d:
+            self.Q = np.ascontiguousarray(self.Q[: self.d, : self.d])
+
+    def turn(self, examples: Examples) -> None:
+        """Turn a narrow metric to the present leading directions of the labels."""
+        q, d = self.V.shape
+        if d < q:
+            turned = leading_directions(examples, d)
+            C = turned.T @ self.basis
+            Q = C @ (self.Q - np.eye(d)) @ C.T
+            self.Q, self.basis = np.eye(d) + (Q + Q.T) / 2, turned
+            # An eigenvalue of Q below 1 moves towards 1; rounding may cost some digits.
+            self.tally[convex.LEAST] = min(self.tally[convex.LEAST], 1.0) - 1e-12 * d
+
+    def play(
+        self,
+        Z: Matrix,
+        mine: Labels,
+        theirs: Labels,
+        alone: npt.NDArray[np.bool_],
+        *,
+        step_max: float,
+        step: str = "convex",
+        linear: bool = False,
+        step_min: float = 0.0,
+    ) -> None:
+        """Play the rounds of items Z (n, q) against their neighbours; ``alone`` have none."""
+        losses, steps = np.empty(len(Z)), np.empty(len(Z))
+        degenerate, known = np.empty(len(Z), np.bool_), _both_known(mine, theirs)
+        patience, C = len(self.Q), float(step_max)
+        if self.V.shape[0] == self.d:
+            convex.run_rounds_convex(
+                Z, mine.Y, theirs.Y, known, alone, self.Q, C, False, patience, self.tally,
+                losses, steps, degenerate,
+            )  # fmt: skip
+        else:
+            convex.run_rounds_reduced(
+                Z, mine.Y, theirs.Y, known, alone, self.basis, self.Q, C, patience, self.tally,
+                losses, steps, degenerate,
+            )  # fmt: skip
+        self._note(losses, steps, degenerate)
+
+    def renew(self) -> None:
+        """Encode with the present Q from now on."""
+        factor = convex.settle(self.Q, self.tally)
+        self.V = self.basis @ factor if self.V.shape[0] > self.d else factor
+        super().renew()
+
+    def bound(self, step_max: float) -> float:
+        """Return the bound of Σ l_t² that holds against not learning at all, U = I."""
+        return convex.Tally.of(self.tally).bound(float(step_max))
+
+    def dump(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {**super().dump(), "Q": self.Q.copy(), "tally": self.tally.copy()}
+
+    def load(self, state: Any, q: int, encodes: bool) -> None:
+        """Take over what :meth:`dump` gave, for ``q`` labels."""
+        own = ("Q", "tally")
+        if not isinstance(state, dict):
+            raise ValueError("the space must be a dict")
+        super().load({k: v for k, v in state.items() if k not in own}, q, encodes)
+        expect_keys("the space", state, "V", "basis", "codec", *COUNTERS, *own)
+        largest = {"least": -LARGEST_ENTRY, "most": LARGEST_ENTRY}
+        self.Q = expect("Q", state["Q"], np.float64, (self.d, self.d), **largest)
+        self.tally = expect("tally", state["tally"], np.float64, self.tally.shape, most=1e300)
+        if (self.Q != self.Q.T).any() or (self.tally[1:] < 0).any():
+            raise ValueError("Q must be symmetric, and its tally be made of sums of squares")
+        # What the tally promises of the eigenvalues decides whether they are looked at.
+        rounding = 1e-6 * (1.0 + np.abs(self.Q).max(initial=0.0))
+        if self.d and np.linalg.eigvalsh(self.Q)[0] < self.tally[convex.LEAST] - rounding:
+            raise ValueError("Q must have the eigenvalues that its tally promises, got less")
+
+
+def _both_known(mine: Labels, theirs: Labels) -> npt.NDArray[np.bool_]:
+    """Return which labels are known of both items, (n, q); (0, 0) when all are."""
+    if mine.known is None and theirs.known is None:
+        return np.empty((0, 0), np.bool_)
+    known = np.ones(mine.Y.shape, np.bool_) if mine.known is None else mine.known
+    return known if theirs.known is None else known & theirs.known
 
 
 def _enlarged(start: Matrix, old: Matrix) -> Matrix:

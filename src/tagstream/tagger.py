@@ -422,10 +422,13 @@ class Tagger(_Reader):
         learner, extra = persist.load_with_extra(path)
         try:
             return cls._of(learner, extra, encoder)
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        except Exception as error:  # what was saved beside the learner may be anything
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"{os.fspath(path)}: {' '.join(str(error).split())[:300]}") from error
+            what = " ".join(str(error).split())[:300]
+            if not isinstance(error, ValueError):
+                what = f"its content does not make sense ({type(error).__name__}: {what})"
+            raise DataError(f"{os.fspath(path)}: {what}") from error
 
     @classmethod
     def _of(cls, learner: StreamClassifier, extra: dict[str, Any], encoder: Any) -> Self:

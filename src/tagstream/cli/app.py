@@ -17,6 +17,7 @@ from tagstream.cli.evaluate import evaluate, report, reproduce
 from tagstream.cli.learn import learn
 from tagstream.cli.output import Failed, put, say, show_compiling
 from tagstream.cli.predict import explain, inspect, predict
+from tagstream.cli.serve import add, export, list_tokens, revoke, serve
 from tagstream.cli.tags import (
     TagsGroup,
     correct,
@@ -36,7 +37,7 @@ app = typer.Typer(
 )
 commands: list[Any] = [
     *(demo, learn, predict, explain, correct, forget, refit, inspect),
-    *(evaluate, reproduce, report),
+    *(serve, evaluate, reproduce, report),
 ]
 for command in commands:
     app.command()(command)
@@ -51,6 +52,14 @@ data_app.command("list")(list_all)
 data_app.command()(fetch)
 data_app.command()(convert)
 app.add_typer(data_app, name="data", help="List, fetch and convert data sets.")
+token_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+token_app.command()(add)
+token_app.command("list")(list_tokens)
+token_app.command()(revoke)
+app.add_typer(token_app, name="token", help="Who may use a service.")
+log_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+log_app.command()(export)
+app.add_typer(log_app, name="log", help="The event log of a service.")
 
 
 def _version(wanted: bool) -> None:

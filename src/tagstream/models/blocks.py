@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from tagstream.base import StreamClassifier
-from tagstream.checks import LARGEST_VALUE, Rows, expect, expect_indptr, expect_keys
+from tagstream.checks import LARGEST_COUNT, LARGEST_VALUE, Rows, expect, expect_indptr, expect_keys
 from tagstream.kernels import PRIOR, compiled
 from tagstream.labels import Batch, Labels
 
@@ -59,9 +59,6 @@ SMALLEST_SPREAD = 1e-300
 # Numbers in a started learner, 1 GiB of them.  A few bytes of a file, or one row, must not ask for
 # more memory than a machine has.
 LARGEST_CORE = 2**27
-
-# Examples that a counter of a saved model may claim.
-LARGEST_COUNT = 2**48
 
 
 @compiled

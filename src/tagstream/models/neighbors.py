@@ -131,13 +131,17 @@ class NeighborClassifier(StreamClassifier):
         votes = (max(1, (3 * k + 5) // 10), k, 3 * k)
         return Belief(self.n_features_in_, sparse=self._sparse, votes=votes, lag=self.lag)
 
-    def _load_belief(self, state: Any, *, wide: bool) -> None:
-        """Take over the head that a file holds; ``wide``: the regression takes sparse rows."""
+    def _load_belief(self, state: Any, *, wide: bool, width: int = 0) -> None:
+        """Take over the head that a file holds.
+
+        ``wide``: the regression takes sparse rows; ``width``: so many features, 0 before there is
+        one.
+        """
         self._belief = self._new_belief()
         if (self._belief is None) != (state is None):
             raise ValueError("there must be a head if and only if it is asked for")
         if self._belief is not None:
-            self._belief.load(state, len(self.classes_), self._store, wide=wide)
+            self._belief.load(state, len(self.classes_), self._store, wide=wide, width=width)
 
     def _load_store(self, state: Any) -> LocalStore:
         """Return the stored examples that a file holds."""
@@ -147,13 +151,17 @@ class NeighborClassifier(StreamClassifier):
                 f"the store must have {self.n_features_in_} features and {len(self.classes_)} "
                 f"labels, got {store.n_features} and {store.n_labels}"
             )
+        if store.n_seen != self.n_seen_:
+            raise ValueError(f"the store must have seen {self.n_seen_} rows, got {store.n_seen}")
         return store
 
     def _n_asked(self) -> int:
         """Return how many neighbours are looked up: those that vote, or that the head asks."""
         if not self.n_neighbors >= 1:  # changed since it was last checked
             self._check_params()
-        return self.n_neighbors if self._belief is None else self._belief.n_votes
+        if self._belief is not None:
+            return self._belief.n_asked(self._store)
+        return min(self.n_neighbors, max(len(self._store), 1))
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
         rows = X.astype(np.float32, copy=False)

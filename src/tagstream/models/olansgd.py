@@ -45,10 +45,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.checks import LARGEST_COUNT, Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled
 from tagstream.models.blocks import (
-    LARGEST_COUNT,
     Block,
     BlockClassifier,
     Bools,

@@ -20,19 +20,22 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream import projection
+from tagstream import convex, projection
 from tagstream.belief import Items
 from tagstream.checks import Rows, blas_threads, check_choice, check_number, expect_keys
 from tagstream.fastmap import Inputs, inputs_of
 from tagstream.labels import Labels, as_array
 from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
 from tagstream.schedule import FIRST_FIT, is_full, next_choice, next_fit
-from tagstream.space import Space
+from tagstream.space import ConvexSpace, Space
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["OML"]
+
+
+SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
 
 class Embedded(NamedTuple):
@@ -52,8 +55,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         Dimension d of the metric space.  By default the number of labels q, but at most 512.
     n_neighbors : int
         How many stored items vote.
+    step : {"exact", "convex"}
+        How the metric moves in a round: V by the exact step to where the margin holds, or Q = VVᵀ
+        by a step of the convex problem, for whose loss there is a bound (``bound_``).
     step_max : float
-        Largest step λ of V in a round; small, it makes the learner robust against label noise.
+        Largest step of a round; small, it makes the learner robust against label noise.
     ridge : "auto" or float
         Strength of P's ridge, by default chosen by leave-one-out error; 0 is least squares.
     scale : {"auto", "standard", "unit", None}
@@ -88,6 +94,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         was positive (see ``docs/math.md``).
     cumulative_loss_, loss_, step_ : float
         Sum of all losses; loss and step of the last round.
+    squared_loss_, bound_ : float
+        Of ``step="convex"``: Σ l_t², and what it can be at most.
 
     Examples
     --------
@@ -103,6 +111,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         n_components: int | None = None,
         n_neighbors: int = 10,
         *,
+        step: str = "exact",
         step_max: float = 1e-3,
         ridge: float | str = "auto",
         scale: str | None = "auto",
@@ -116,6 +125,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
+        self.step = step
         self.step_max = step_max
         self.ridge = ridge
         self.scale = scale
@@ -131,7 +141,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _check_params(self) -> None:
         check_number("n_components", self.n_components, kind=int, least=1, none=True)
         self._check_neighbors()
-        check_number("step_max", self.step_max, least=0)
+        check_choice("step", self.step, tuple(SPACES))
+        check_number("step_max", self.step_max, least=0 if self.step == "exact" else 1e-12)
         if self.ridge != "auto":
             check_number("ridge", self.ridge, least=0, most=1e300)
         check_choice("scale", self.scale, ("auto", *projection.SCALES))
@@ -140,7 +151,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _start(self) -> None:
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         self._store, self._belief = self._open_store(), self._new_belief()
-        self._space = Space(self.n_components)
+        self._space = SPACES[self.step](self.n_components)
         self._projection: projection.Projection | None = None
         self._choice: projection.Choice | None = None
         self._next_fit = self._next_choice = FIRST_FIT
@@ -184,7 +195,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             made = self._embed(rows)
             positions = len(store) + np.arange(rows.shape[0])
             store.append(rows, labels, ids, made.codes)
-            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_votes
+            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
             found = store.search_codes(made.codes, k, lo, positions)[1]
             nearest = found[:, 0]
             theirs = store.labels(np.maximum(nearest, 0))
@@ -327,7 +338,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._asked = None
         self._store = self._load_store(state["store"])
         q, fitted = len(self.classes_), state["projection"] is not None
-        self._space = Space(self.n_components)
+        self._space = SPACES[self.step](self.n_components)
         self._space.load(state["space"], q, encodes=fitted)
         self._projection = None
         if fitted:
@@ -337,8 +348,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         d = self._space.d if fitted else None
         if self._store.code_width != d:
             raise ValueError(f"codes must have {d} columns, got {self._store.code_width}")
-        lifted = self._projection is not None and self._projection.lift is not None
-        self._load_belief(state["belief"], wide=self._sparse and not lifted)
+        lift = None if self._projection is None else self._projection.lift
+        width = self.n_features_in_ if lift is None else len(lift.b)
+        self._load_belief(
+            state["belief"], wide=self._sparse and lift is None, width=width if fitted else 0
+        )
         choice = state["choice"]
         self._choice = None if choice is None else projection.Choice.load(choice)
         if fitted and choice is None:
@@ -388,6 +402,21 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def step_(self) -> float:
         """Step of the last round."""
         return self._space.step
+
+    @property
+    def squared_loss_(self) -> float:
+        """Sum of the squared losses of all rounds; of ``step="convex"`` only."""
+        return float(self._convex().tally[convex.SQUARED])
+
+    @property
+    def bound_(self) -> float:
+        """What ``squared_loss_`` can be at most, whatever the stream (``docs/math.md``)."""
+        return self._convex().bound(self.step_max)
+
+    def _convex(self) -> ConvexSpace:
+        if not isinstance(self._space, ConvexSpace):
+            raise AttributeError('there is a bound for step="convex" only')
+        return self._space
 
     @property
     def nbytes_(self) -> int:
