@@ -333,6 +333,12 @@ class NeighborClassifier(StreamClassifier):
         return len(self._store)
 
     @property
+    def ids_(self) -> list[Hashable]:
+        """The names of the stored items, oldest first."""
+        with self._lock:
+            return self._store.ids(np.arange(len(self._store)))
+
+    @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
         """How many of the stored items have each label, in the order of ``classes_``."""
         counts: npt.NDArray[np.int64] = self._store.labels().Y.sum(axis=0, dtype=np.int64)

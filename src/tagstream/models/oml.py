@@ -96,9 +96,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     Examples
     --------
     >>> from tagstream.data import make_stream
-    >>> stream = make_stream(600, seed=0)
-    >>> model = OML(random_state=0).partial_fit(stream.X[:500], stream.Y[:500])
-    >>> bool((model.predict(stream.X[500:]) == stream.Y[500:]).mean() > 0.8)
+    >>> X, Y = (stream := make_stream(600, seed=0)).X, stream.Y
+    >>> bool((OML(random_state=0).fit(X[:500], Y[:500]).predict(X[500:]) == Y[500:]).mean() > 0.8)
     True
     """
 
@@ -298,6 +297,4 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         tags.transformer_tags.preserves_dtype = []  # codes are single precision
         return tags
 
-    @property
-    def _n_features_out(self) -> int:
-        return self._embedding.space.d
+    _n_features_out = _of_space("d", "Dimension of the metric space.")
