@@ -436,14 +436,14 @@ def test_choices_are_made_again_when_the_stream_has_doubled(monkeypatch):
 
 
 def test_in_a_full_window_choices_follow_when_it_was_filled_anew_four_times(monkeypatch):
-    at, renew = [], OML._renew
+    at, renew = [], OML._stop
 
     def spy(self, t):
-        before = self._next_choice
+        before = self._embedding.next_choice
         renew(self, t)
-        at.extend([t] if self._next_choice != before else [])
+        at.extend([t] if self._embedding.next_choice != before else [])
 
-    monkeypatch.setattr(OML, "_renew", spy)
+    monkeypatch.setattr(OML, "_stop", spy)
     X, Y = draw(1000, seed=58)
     voting(window=40, **PLAIN).partial_fit(X, Y)
     expected = [20]

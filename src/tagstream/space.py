@@ -166,7 +166,8 @@ class Space:
         """Encode with the present V from now on."""
         # A power of two keeps the codes in single precision whatever the size of V (Erratum E3).
         largest = float(np.abs(self.V).max(initial=0.0))
-        self.exponent = int(np.frexp(largest)[1]) if largest > 0 else 0
+        # Of what is left of a V that has all but vanished, two to its power is still a number.
+        self.exponent = max(int(np.frexp(largest)[1]), EXPONENTS[0]) if largest > 0 else 0
         self.codec = self.V * 0.5**self.exponent
         self.encodes = True
 
