@@ -162,7 +162,7 @@ class KNN(NeighborClassifier):
         self._store.map_labels(columns)
         self.classes_ = as_array(names)
         if self._belief is not None:
-            self._belief.keep([c[0] for c in columns], self._store.labels())
+            self._belief.keep([c[0] for c in columns], self._store)
         self._tables = np.zeros((*self._tables.shape[:2], len(names)), np.int64)
         self._count_again()
 

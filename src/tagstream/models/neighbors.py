@@ -14,6 +14,7 @@ from tagstream.base import StreamClassifier
 from tagstream.belief import PARTS, Belief, Items, Reasons
 from tagstream.checks import Rows, check_choice, check_number
 from tagstream.decision import check_rule, decide
+from tagstream.examples import count_labels
 from tagstream.labels import Labels, read_labels
 from tagstream.memory import LocalStore, Store
 
@@ -139,9 +140,10 @@ class NeighborClassifier(StreamClassifier):
         if self._belief is not None:
             self._belief.load(state, len(self.classes_), self._store, wide=wide)
 
-    def _load_store(self, state: Any) -> LocalStore:
+    def _load_store(self, state: Any) -> Store:
         """Return the stored examples that a file holds."""
-        store = LocalStore.load(state, sparse=self._sparse, window=self.window)
+        load = LocalStore.load if self.store is None else self.store.load
+        store: Store = load(state, sparse=self._sparse, window=self.window)
         if (store.n_features, store.n_labels) != (self.n_features_in_, len(self.classes_)):
             raise ValueError(
                 f"the store must have {self.n_features_in_} features and {len(self.classes_)} "
@@ -276,7 +278,9 @@ class NeighborClassifier(StreamClassifier):
     @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
         """How many of the stored items have each label, in the order of ``classes_``."""
-        counts: npt.NDArray[np.int64] = self._store.labels().Y.sum(axis=0, dtype=np.int64)
+        if not len(self._store):
+            return np.zeros(len(self.classes_), np.int64)
+        counts: npt.NDArray[np.int64] = self._store.examples().sum(count_labels)[0]
         return counts
 
     def kneighbors(
@@ -347,7 +351,7 @@ class NeighborClassifier(StreamClassifier):
         if copied < 0:
             return Explanation(neighbors, shown, voters, parts)
         (copy_of,) = self._neighbors(np.array([copied]), [0.0])
-        corrected = bool(self._store.corrected()[copied])
+        corrected = bool(self._store.corrected([copied])[0])
         return Explanation(neighbors, shown, voters, parts, copy_of, corrected)
 
     def _neighbors(self, found: npt.NDArray[np.int64], distances: Any) -> tuple[Neighbor, ...]:

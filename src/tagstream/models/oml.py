@@ -11,7 +11,7 @@ matter.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,18 @@ class Embedded(NamedTuple):
     Z: npt.NDArray[np.float64]  # (m, q)
     codes: npt.NDArray[np.float32]  # (m, d)
     inputs: Inputs  # the rows as P takes them
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """From rows to codes; a store may send it to where its rows are."""
+
+    project: projection.Projection
+    space: Space
+
+    def __call__(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """Return the codes of rows, (n, d)."""
+        return self.space.encode(self.project(rows))
 
 
 class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier):  # type: ignore[misc]
@@ -235,7 +247,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             if self._belief is not None:
                 self._belief.refit(spread, self._choice.ridge, self._store)
             self._space.renew()
-            self._store.encode(lambda rows: self._embed(rows).codes)
+            self._store.encode(Encoder(self._projection, self._space.snapshot()))
         self._asked = None
 
     def _vote_rule(self) -> float:
@@ -283,7 +295,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._space.keep([c[0] for c in columns])
         self.classes_ = as_array(names)
         if self._belief is not None:
-            self._belief.keep([c[0] for c in columns], self._store.labels())
+            self._belief.keep([c[0] for c in columns], self._store)
         if self._projection is not None:
             self._renew(self.n_seen_)
 
