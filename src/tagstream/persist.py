@@ -291,6 +291,13 @@ def save(
     # What could not be loaded again must not take the place of a good file.
     _check_state(state)
     type(model).from_state(state)
+    write_state(path, name, state, extra)
+
+
+def write_state(
+    path: str | os.PathLike[str], name: str, state: dict[str, Any], extra: dict[str, Any] | None
+) -> None:
+    """Write the state of a learner of class ``name``, whole or not at all."""
     writer = _Writer()
     header: dict[str, Any] = {"class": name, "tagstream": __version__}
     header["state"] = writer.encode(state, "the state")
@@ -401,6 +408,16 @@ def load_with_extra(
     path: str | os.PathLike[str], *, classes: Classes | None = None
 ) -> tuple[StreamClassifier, dict[str, Any]]:
     """Return the model saved at ``path`` and the ``extra`` values saved with it."""
+    return load_state(path, lambda state: state, classes=classes)
+
+
+def load_state(
+    path: str | os.PathLike[str],
+    prepare: Callable[[dict[str, Any]], dict[str, Any]],
+    *,
+    classes: Classes | None = None,
+) -> tuple[StreamClassifier, dict[str, Any]]:
+    """Return the model made of ``prepare(state)``, and the ``extra`` values saved with it."""
     written_by = __version__
     with _open(path) as file:
         try:
@@ -416,7 +433,7 @@ def load_with_extra(
                 name, state = from_format_1(name, state)
             learner = _learner(name, classes)
             assert learner is not None
-            return learner.from_state(state), extra
+            return learner.from_state(prepare(state)), extra
         except OSError:
             raise
         except Exception as error:  # a hostile state may make a learner fail in any way
