@@ -192,7 +192,7 @@ def save(
     The folder gets the segments' files, which are linked rather than copied where the file system
     can, and ``state.tgs`` with all the rest.  Saving again into the same folder writes what has
     changed only; until ``state.tgs`` is replaced, the older model stays whole.  All of it in one
-    file is :func:`tagstream.save`.
+    file is :func:`tagstream.save_model`.
     """
     target = Path(folder).absolute()
     target.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,7 @@ def save(
     if not isinstance(stored, dict) or "segments" not in stored:
         raise ValueError(
             f"model must keep its examples in a RayStore, got {type(model).__name__} which does "
-            "not; use tagstream.save"
+            "not; use tagstream.save_model"
         )
     persist.write_state(target / STATE, type(model).__name__, state, extra)
     used = {entry["file"] for entry in stored["segments"]}
@@ -231,7 +231,7 @@ def load(
     def restore(state: dict[str, Any]) -> dict[str, Any]:
         stored = state["learner"].get("store")
         if not isinstance(stored, dict) or "segments" not in stored:
-            raise ValueError("it must be the state of a sharded model; use tagstream.load")
+            raise ValueError("it must be the state of a sharded model; use tagstream.load_model")
         stored["folder"] = str(source)
         kept = RayStore(segment=stored["segment"]) if store is None else store
         return {**state, "params": {**state["params"], "store": kept}}
