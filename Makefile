@@ -2,18 +2,31 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+OLD := $(VENV)-oldest
 # One BLAS thread for each test process: two of them on two cores would wait for each other.
-PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules --pyargs tagstream tests README.md
+ONE = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+PYTEST = $(ONE) $(BIN)/python -m pytest -n auto
+SUITE = --doctest-modules --pyargs tagstream tests README.md
+SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
-.PHONY: demo test check bench reproduce clean
+# Kernels of OpenBLAS under which the exact tests must hold: the oldest, the usual and the widest.
+ifeq ($(shell uname -m),x86_64)
+KERNELS := Nehalem Haswell $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
+endif
+# On the oldest dependencies: what touches them. The rest of the suite is the same Python code.
+CORE := $(addprefix tests/,test_base.py test_blocks.py test_compat_river.py test_contracts.py test_data_*.py \
+	test_knn.py test_memory.py test_metric.py test_metrics.py test_oml.py test_osml_elm.py test_persist.py \
+	test_projection.py test_sklearn.py test_text.py)
+
+.PHONY: demo serve test lint exact oldest cover docs slow check bench reproduce release clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # The package is installed as a user would: a file missing from the wheel fails here.
-$(VENV)/installed: $(BIN)/python pyproject.toml $(shell find src -name '*.py' -o -name '*.html' -o -name '*.json' -o -name '*.csv')
-	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch]"
+$(VENV)/installed: $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch,serve]"
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
 
@@ -21,18 +34,49 @@ $(VENV)/tools-%: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --group $*
 	touch $@
 
+$(OLD)/installed: $(SOURCES) tools/oldest.py
+	test -x $(OLD)/bin/python || $(PYTHON) -m venv $(OLD)
+	$(OLD)/bin/python -m pip install --quiet --upgrade pip
+	$(OLD)/bin/python tools/oldest.py > $(OLD)/constraints.txt
+	$(OLD)/bin/python -m pip install --quiet -c $(OLD)/constraints.txt ".[plot,fetch,serve]" --group test
+	$(OLD)/bin/python -m pip install --quiet --force-reinstall --no-deps .
+	touch $@
+
 demo: $(VENV)/installed  ## learn a stream, print the measures, write a report
 	$(BIN)/tagstream demo
 
-test: $(VENV)/installed $(VENV)/tools-test  ## the test suite
-	$(PYTEST)
+serve: $(VENV)/installed  ## the service with some example texts; prints its address
+	$(BIN)/tagstream serve .cache/serve --example
 
-check: test $(VENV)/tools-check  ## lint, types, layers and the slow tests besides
+test: $(VENV)/installed $(VENV)/tools-test  ## the test suite
+	$(PYTEST) $(SUITE)
+
+lint: $(VENV)/installed $(VENV)/tools-check  ## style, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
-	$(PYTEST) -m slow
+
+exact: $(VENV)/installed $(VENV)/tools-test  ## tests to the last bit, under several kernels of OpenBLAS
+	for kernel in $(KERNELS); do \
+		echo "OPENBLAS_CORETYPE=$$kernel"; \
+		OPENBLAS_CORETYPE=$$kernel $(PYTEST) -q -m "exact and not slow" tests || exit 1; \
+	done
+
+oldest: $(OLD)/installed  ## the core of the suite on the oldest dependencies (Python 3.10 to 3.12)
+	$(ONE) $(OLD)/bin/python -m pytest -n auto -q $(CORE)
+
+slow: $(VENV)/installed $(VENV)/tools-test  ## the tests that take long
+	$(PYTEST) $(SUITE) -m slow
+
+cover: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-cover  ## which lines the tests run
+	$(PYTEST) $(SUITE) --cov --cov-report=term:skip-covered --cov-report=html
+
+docs: $(VENV)/installed $(VENV)/tools-docs  ## the documentation as a site, in build/site
+	$(BIN)/python docs/make_api.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+check: test lint slow exact oldest docs cover  ## all of it
 
 reproduce: $(VENV)/installed  ## the paper's experiments; then every number and picture of the docs
 	$(BIN)/tagstream reproduce results
@@ -41,5 +85,8 @@ reproduce: $(VENV)/installed  ## the paper's experiments; then every number and 
 bench: $(VENV)/installed $(VENV)/tools-bench  ## side-by-side benchmarks
 	$(BIN)/python -m benchmarks
 
+release: $(BIN)/python $(VENV)/tools-release  ## build both files, and try them in empty environments
+	PYTHON=$(BIN)/python tools/release.sh $(PYTHONS)
+
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(OLD) build dist

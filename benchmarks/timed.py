@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tagstream import OML
+from tagstream.schedule import next_fit
 
 
 class Timed(OML):
@@ -28,3 +29,13 @@ class Timed(OML):
     @classmethod
     def _get_param_names(cls) -> Any:
         return OML._get_param_names()
+
+
+class FittedOnce(Timed):
+    """OML that keeps its first P: the rounds alone."""
+
+    def _renew(self, t: int) -> None:
+        if self._projection is None:
+            super()._renew(t)
+        else:
+            self._next_fit = next_fit(t, self.window)

@@ -1,4 +1,7 @@
-"""Write ``docs/api.md`` from the docstrings: ``python docs/make_api.py``."""
+"""Write ``docs/api.md`` from the docstrings: ``python docs/make_api.py``.
+
+With ``--check`` nothing is written; the exit code tells whether the page is up to date.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,23 @@ import dataclasses
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).with_name("api.md")
+# Which names of a module are shown; None: all that are public.
 MODULES = {
+    "tagstream.tagger": None,
     "tagstream.models": None,
     "tagstream.models.neighbors": ["NeighborClassifier"],
-    "tagstream.base": ["StreamClassifier", "DataError"],
+    "tagstream.base": None,
+    "tagstream.checks": ["DataError"],
+    "tagstream.decision": None,
+    "tagstream.text": None,
     "tagstream.data": None,
+    "tagstream.memory": ["LocalStore", "Store"],
     "tagstream.evaluate": None,
     "tagstream.metrics": None,
     "tagstream.persist": None,
@@ -32,25 +42,30 @@ def render() -> str:
         "share, `partial_fit`, `predict` and so on, is told once, under `StreamClassifier`. "
         "Names in `tagstream.__all__` can be imported from `tagstream` itself.",
     ]
+    shown: list[Any] = []
     for name, chosen in MODULES.items():
         module = importlib.import_module(name)
         parts += [f"## {name}", _text(inspect.getdoc(module) or "")]
         for member in sorted(chosen or module.__all__, key=str.lower):
-            parts += _member(member, getattr(module, member))
+            value = getattr(module, member)
+            if not any(value is other for other in shown):  # some names have two homes
+                shown.append(value)
+                parts += _member(member, value)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _member(name: str, value: Any) -> Iterator[str]:
     if not callable(value):
         yield f"### `{name}`"
-        if name == "DATASETS":
-            yield "Benchmark data sets by name: " + ", ".join(f"`{key}`" for key in value) + "."
+        if isinstance(value, dict):
+            what = "Benchmark data sets by name" if name == "DATASETS" else "By name"
+            yield f"{what}: " + ", ".join(f"`{key}`" for key in value) + "."
         return
     yield f"### `{name}`"
     yield f"```python\n{_signature(name, value)}\n```"
     yield _text(inspect.getdoc(value) or "")
     if inspect.isclass(value):
-        for key, member in vars(value).items():
+        for key, member in _attributes(value).items():
             if key.startswith("_"):
                 continue
             if isinstance(member, property):
@@ -62,6 +77,15 @@ def _member(name: str, value: Any) -> Iterator[str]:
                 yield f"#### `{name}.{key}`"
                 yield f"```python\n{_signature(f'{name}.{key}', function)}\n```"
                 yield _text(inspect.getdoc(function) or "")
+
+
+def _attributes(cls: type) -> dict[str, Any]:
+    """Return what a class defines, and what it has from bases that are not shown themselves."""
+    ours = [base for base in cls.__mro__[1:] if base.__module__.startswith("tagstream")]
+    found = dict(vars(cls))
+    for base in (base for base in ours if base.__name__.startswith("_")):
+        found |= {key: member for key, member in vars(base).items() if key not in found}
+    return found
 
 
 def _signature(name: str, value: Any) -> str:
@@ -127,4 +151,7 @@ def _fields(lines: list[str]) -> str:
 
 
 if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        current = PAGE.read_text(encoding="utf-8") == render()
+        sys.exit(0 if current else "docs/api.md must be up to date; run: python docs/make_api.py")
     PAGE.write_text(render(), encoding="utf-8")

@@ -304,7 +304,7 @@ class SlowFastMap:
         for j in range(len(y)):
             beyond = (y[j] == 1 and z_plus[j] > 1) or (y[j] == 0 and z_plus[j] < 0)
             if known[j] and not beyond:
-                self.D[:, j] += gain * 4 * (y[j] - z_plus[j]) / (1 + 4 * h)
+                self.D[:, j] += gain * 8 * (y[j] - z_plus[j]) / (1 + 8 * h)
         self.s += x**2
 
 
@@ -412,6 +412,8 @@ class SlowCopies:
         K = self.K[int(corrected), self.bin(similarity)]
         K[0] += R
         K[1] += 1 - R
+
+
 # ---------------------------------------------------------------------- text features
 
 _UNSPACED_SCRIPTS = re.compile(

@@ -692,7 +692,7 @@ def test_a_pipe_that_closes_early_is_no_error(tmp_path, learnt):
     process = tagstream("predict", path, "-m", learnt, "--chunk", "1", "--show", "scores")
     assert json.loads(process.stdout.readline())
     process.stdout.close()
-    assert process.wait(60) == 0
+    assert process.wait() == 0
     assert process.stderr.read() == ""
     process.stderr.close()
 
@@ -703,7 +703,7 @@ def test_each_record_is_answered_at_once_with_chunk_1(learnt):
         process.stdin.write(json.dumps(record) + "\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == record["id"]
-    assert process.communicate(timeout=60) == ("", "")
+    assert process.communicate() == ("", "")
     assert process.returncode == 0
 
 
@@ -716,7 +716,7 @@ def test_a_signal_saves_what_was_learnt(tmp_path, number):
     # it now waits for more; the first five are learnt once the file says so, at the signal
     wait_until_it_reads(process)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate()
     assert process.returncode == 128 + number
     assert "5 records learnt" in err
     assert "Traceback" not in err
@@ -740,7 +740,7 @@ def wait_until_it_reads(process):
 def test_no_progress_bar_without_a_terminal(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", posts(20))
     process = tagstream("learn", path, "-m", tmp_path / "m.tgs")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert (process.returncode, out) == (0, "")
     assert err.count("\n") == 1
     assert "\x1b" not in err
@@ -754,5 +754,5 @@ def test_completion_offers_the_methods():
         "COMP_CWORD": "3",
     }
     process = tagstream(env=env)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate()
     assert out.split() == ["oml", "osml-elm", "olansgd", "oml-published"]

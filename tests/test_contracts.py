@@ -8,6 +8,7 @@ import pytest
 
 import checks
 from tagstream import models
+from tagstream.registry import LEARNERS
 
 # Small settings: what a learner does at fixed times must happen within the checks' 60 examples.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -22,26 +23,59 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"alpha": 0.01, "rule": "threshold", "first_block": 1, "scale": None},
     ),
     "KNN": ("KNN", {}),
+    "KNN-window": ("KNN", {"window": 25}),
+    "KNN-map": ("KNN", {"vote": "map"}),
+    "KNN-map-window": ("KNN", {"vote": "map", "window": 25}),
+    "KNN-head": ("KNN", {"head": True, "decide": "balanced"}),
+    "KNN-head-late": ("KNN", {"head": True, "decide": "f1", "lag": 4, "window": 30}),
     "OML": ("OML", {"random_state": 0}),
+    "OML-votes": ("OML", {"head": False, "decide": 0.5, "random_state": 0}),
+    "OML-window": ("OML", {"window": 25, "random_state": 0}),
+    "OML-late": ("OML", {"lag": 5, "random_state": 0}),
+    "OML-late-window": ("OML", {"lag": 5, "window": 30, "n_components": 2, "random_state": 0}),
+    "PublishedOML": ("PublishedOML", {"first_block": 24, "random_state": 0}),
+    "PublishedOML-window": (
+        "PublishedOML",
+        {"first_block": 24, "window": 25, "step": "exact", "random_state": 0},
+    ),
 }
 # Dense rows may be standardised and lifted, sparse ones are not unless asked.
 PLAIN = {"scale": None, "lift": None}
-MODELS = {key: v for key, v in VARIANTS.items() if hasattr(models, v[0])}
+# One of each class for scikit-learn's own checks, which take long, with what users get.
+ONCE = ("OSMLELM", "OSMLELM-stable", "OLANSGD", "KNN", "KNN-map", "OML", "PublishedOML")
 
 
 def factory(key: str) -> checks.Make:
-    name, params = MODELS[key]
+    name, params = VARIANTS[key]
     cls = getattr(models, name)
     return lambda **more: cls(**{**params, **more})
 
 
-@pytest.mark.parametrize("key", MODELS)
-@pytest.mark.parametrize("check", checks.ALL, ids=lambda check: check.__name__[6:])
+def cases() -> list[Any]:
+    return [
+        pytest.param(
+            check,
+            key,
+            id=f"{check.__name__[6:]}-{key}",
+            marks=[pytest.mark.exact] if check in checks.EXACT else [],
+        )
+        for check in checks.ALL
+        for key in VARIANTS
+        if check is not checks.check_scikit_learn or key in ONCE
+    ]
+
+
+@pytest.mark.parametrize(("check", "key"), cases())
 def test_contract(check: Any, key: str) -> None:
-    if check is checks.check_scikit_learn:  # with the settings that users get
-        cls, params = getattr(models, MODELS[key][0]), MODELS[key][1]
-        check(lambda: cls(**{k: v for k, v in params.items() if k in ("ridge", "solver")}))
-    elif check is checks.check_sparse_like_dense and key == "OML":
+    if check is checks.check_scikit_learn:
+        cls, params = getattr(models, VARIANTS[key][0]), VARIANTS[key][1]
+        check(lambda: cls(**{k: v for k, v in params.items() if k in ("ridge", "solver", "vote")}))
+    elif check is checks.check_sparse_like_dense and key.startswith("OML"):
         check(lambda: factory(key)(**PLAIN))
     else:
         check(factory(key))
+
+
+def test_every_learner_keeps_the_contract() -> None:
+    named = {name for name, _ in VARIANTS.values()}
+    assert named == {cls for cls, _ in LEARNERS.values()}

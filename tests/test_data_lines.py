@@ -102,7 +102,7 @@ def test_a_path_is_opened_once_so_that_it_may_be_a_pipe(pack, tmp_path):
     writer = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
     writer.start()
     assert load(pipe).Y.shape == (5000, 1)
-    writer.join(timeout=60)
+    writer.join()
 
 
 @pytest.mark.parametrize("pack", PACKERS)

@@ -222,7 +222,7 @@ def test_a_record_is_passed_on_before_the_next_one_is_written(reader):
             got = []
             thread = threading.Thread(target=lambda got=got: got.append(next(batches)), daemon=True)
             thread.start()
-            thread.join(timeout=30)
+            thread.join()
             assert got
             assert got[0].items.tolist() == [[value]]
 

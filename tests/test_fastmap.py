@@ -79,6 +79,17 @@ def test_a_step_goes_towards_the_labels_and_never_past_them(seed, sparse, rho):
         assert ((low <= after) & (after <= high))[~beyond].all()
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_correction_moves_the_labels_that_it_adds_and_no_others(sparse):
+    fast, X = made(sparse)[0], stream(8, sparse)[0]
+    x, z = rows_of(X[20:21], sparse), np.full((1, 5), 0.3)
+    before, added = fast(x, z)[0], np.array([True, False, False, True, False])
+    fast.correct(x, z, added)
+    after = fast(x, z)[0]
+    np.testing.assert_array_equal(after[~added], before[~added])
+    assert (after[added] > before[added]).all()
+
+
 def test_before_the_first_fit_there_is_no_map():
     X, Z, Y, known = stream(2, True)
     fast = FastMap(sparse=True)
@@ -120,10 +131,10 @@ def test_new_labels_are_as_if_nobody_ever_had_them(sparse):
     X, Z, Y, known = stream(4, sparse)
     known[:] = True
     Y[:20, 3:], Z[:20, 3:] = 0, 0
-    whole, part = made(sparse, counts=np.array([9, 9, 2, 0, 0]))[0], FastMap(sparse=sparse)
+    whole, part = made(sparse, counts=np.array([19, 10, 9, 0, 0]))[0], FastMap(sparse=sparse)
     part.grow(3)
     about = {} if sparse else {"shift": np.full(12, 2.0), "factor": np.linspace(0.1, 1, 12)}
-    part.reset(np.linspace(0, 9, 12), 0.7, counts=np.array([9, 9, 2]), **about)
+    part.reset(np.linspace(0, 9, 12), 0.7, counts=np.array([19, 10, 9]), **about)
     taught(whole, X, Z, Y, known, sparse)
     taught(part, X, Z[:, :3], Y[:, :3], known[:, :3], sparse, range(20))
     part.grow(5)
@@ -185,4 +196,4 @@ def test_a_dense_map_never_trusts_a_direction_that_hardly_varies():
     fast.grow(1)
     fast.reset(np.array([1000.0, 0.0]), 1e-9)
     assert fast.state.rho[0] == pytest.approx(0.5)
-    assert fastmap.RATE == 4
+    assert fastmap.RATE == 8

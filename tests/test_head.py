@@ -76,7 +76,7 @@ def new(about, q=None, *, lag=0):
     head.grow(q)
     fast.grow(q)
     if len(about.Z):
-        fast.reset(np.ones(about.X.shape[1]), 2.0, counts=np.arange(q))
+        fast.reset(np.ones(about.X.shape[1]), 2.0, counts=5 + np.arange(q))
     return head, fast
 
 
@@ -250,14 +250,17 @@ def test_unknown_labels_are_no_examples_without_the_label():
 
 
 def test_late_labels_are_learnt_from_evidence_of_the_same_age():
-    """What is learnt does not depend on the labels that had not come when it was predicted."""
-    about = case(6, lag=8)
-    other = about._replace(Y=about.Y.copy(), Z=about.Z)
-    other.Y[51:] = 1 - other.Y[51:]
-    one, two = (learn(a, lag=8)[0] for a in (about, other))
-    fast_alone = np.s_[:52]  # the regression, which has no age, is the same up to here
-    np.testing.assert_array_equal(one[fast_alone], two[fast_alone])
-    assert (one[52:] != two[52:]).any()
+    about = case(6, lag=8, regress=False, sparse=True)
+    other = about._replace(Y=about.Y.copy())
+    other.Y[40] = 1 - other.Y[40]  # no neighbour of the items before 49
+    (one, head, _), (two, unlike, _) = (learn(a, lag=8) for a in (about, other))
+    np.testing.assert_array_equal(one[:41], two[:41])
+    assert (one[49:] != two[49:]).any()
+    # Between, the weights have learnt from item 40, but no evidence has.
+    np.testing.assert_array_equal(head.behind.last, about.Y[51])
+    np.testing.assert_array_equal(head.now.last, about.Y[59])
+    np.testing.assert_array_equal(head.behind.n, about.Y[:52].sum(axis=0))
+    np.testing.assert_array_equal(unlike.now.n, other.Y.sum(axis=0))
 
 
 def test_parts_add_up_to_the_log_odds():

@@ -1,6 +1,12 @@
-"""The memory against a list: exact search, ties by age, exact forgetting, packed labels."""
+"""The store against a list: exact search, ties by age, exact forgetting, packed labels.
+
+Whatever is a :class:`~tagstream.memory.Store` keeps the same contract: a new one is one more entry
+of ``STORES``.
+"""
 
 from __future__ import annotations
+
+import copy
 
 import numpy as np
 import pytest
@@ -11,7 +17,7 @@ from hypothesis import strategies as st
 import reference as slow
 from tagstream import memory
 from tagstream.labels import Labels
-from tagstream.memory import DenseRows, Memory, SparseRows
+from tagstream.memory import DenseRows, LocalStore, SparseRows
 
 
 def as_rows(X, sparse):
@@ -23,7 +29,7 @@ def dense(rows):
     return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
 
 
-def store(X, sparse):
+def stored_rows(X, sparse):
     X = np.asarray(X, np.float32)
     rows = (SparseRows if sparse else DenseRows)(X.shape[1])
     rows.append(as_rows(X, sparse))
@@ -43,11 +49,20 @@ def draw_labels(rng, n, q, unknown=False):
     return Labels(Y * known, known)
 
 
-def filled(X, labels, *, sparse=False, window=None, ids=None, codes=None):
-    made = Memory(X.shape[1], sparse=sparse, window=window)
+# Each opens an empty store, as the ``open`` of a learner's ``store`` parameter does.
+STORES = {"local": LocalStore}
+
+
+@pytest.fixture(params=STORES, scope="session")
+def opened(request):
+    return STORES[request.param]
+
+
+def filled(opened, X, labels, *, sparse=False, window=None, ids=None, codes=None):
+    made = opened(X.shape[1], sparse=sparse, window=window)
     made.grow(labels.Y.shape[1])
     if codes is not None:
-        made.start_codes(codes[:0])
+        made.encode(lambda rows: codes[:0])
     made.append(as_rows(X, sparse), labels, ids, codes)
     made.forget()
     return made
@@ -83,7 +98,7 @@ def test_stored_rows_are_a_list_appended_to_and_dropped_from(sparse, ops):
 
 def test_replaced_rows_may_be_wider_and_are_searched_as_they_are():
     rng = np.random.default_rng(2)
-    rows = store(grid(rng, 20, 3), sparse=False)
+    rows = stored_rows(grid(rng, 20, 3), sparse=False)
     rows.drop(5)
     new = rng.normal(size=(15, 6)).astype(np.float32)
     rows.replace(new.copy())
@@ -104,7 +119,7 @@ def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch
     monkeypatch.setattr(memory, "WIDE_TILE", tiles)
     rng = np.random.default_rng(3)
     X, queries = grid(rng, 40, 3), grid(rng, 20, 3)
-    distances, found = store(X, sparse).search(as_rows(queries, sparse), k)
+    distances, found = stored_rows(X, sparse).search(as_rows(queries, sparse), k)
     for i, query in enumerate(queries):
         best, positions = slow.nearest(X, query, k)
         rest = k - len(positions)
@@ -122,7 +137,7 @@ def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
     hi = rng.integers(0, 41, 25)
     lo = np.minimum(rng.integers(0, 41, 25), hi)
     hi[3] = lo[3]  # a query that sees nothing
-    _, found = store(X, sparse).search(as_rows(queries, sparse), 5, lo, hi)
+    _, found = stored_rows(X, sparse).search(as_rows(queries, sparse), 5, lo, hi)
     for i, query in enumerate(queries):
         positions = slow.nearest(X, query, 5, lo[i], hi[i])[1]
         assert found[i].tolist() == positions + [-1] * (5 - len(positions))
@@ -132,7 +147,7 @@ def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
 def test_search_on_reals_equals_the_double_loop(sparse):
     rng = np.random.default_rng(5)
     X, queries = (rng.normal(size=(n, 30)).astype(np.float32) for n in (120, 15))
-    distances, found = store(X, sparse).search(as_rows(queries, sparse), 10)
+    distances, found = stored_rows(X, sparse).search(as_rows(queries, sparse), 10)
     for i, query in enumerate(queries):
         best, positions = slow.nearest(X, query, 10)
         assert found[i].tolist() == positions
@@ -145,7 +160,7 @@ def test_search_is_exact_far_from_the_origin(sparse, step):
     # In single precision ‖c‖² − 2 q·c is off by millions here; distances are of order 1.
     rng = np.random.default_rng(6)
     X, queries = ((1e6 + step * rng.integers(-8, 9, (n, 5))).astype(np.float32) for n in (150, 20))
-    distances, found = store(X, sparse).search(as_rows(queries, sparse), 8)
+    distances, found = stored_rows(X, sparse).search(as_rows(queries, sparse), 8)
     for i, query in enumerate(queries):
         best, positions = slow.nearest(X, query, 8)
         assert found[i].tolist() == positions
@@ -157,7 +172,7 @@ def test_search_is_exact_when_one_feature_dwarfs_the_others(sparse):
     rng = np.random.default_rng(7)
     X = np.column_stack([1e7 + rng.integers(0, 3, 200), 1e-3 * rng.normal(size=(200, 3))])
     X = X.astype(np.float32)
-    distances, found = store(X, sparse).search(as_rows(X[:30], sparse), 6)
+    distances, found = stored_rows(X, sparse).search(as_rows(X[:30], sparse), 6)
     for i, query in enumerate(X[:30]):
         best, positions = slow.nearest(X, query, 6)
         assert found[i].tolist() == positions
@@ -168,7 +183,7 @@ def test_search_is_exact_when_one_feature_dwarfs_the_others(sparse):
 def test_a_stored_row_finds_itself_at_distance_zero(sparse):
     rng = np.random.default_rng(8)
     X = (10.0 ** rng.uniform(-6, 6, (60, 12)) * (rng.random((60, 12)) < 0.5)).astype(np.float32)
-    distances, found = store(X, sparse).search(as_rows(X, sparse), 1)
+    distances, found = stored_rows(X, sparse).search(as_rows(X, sparse), 1)
     assert not distances.any()
     np.testing.assert_array_equal(X[found[:, 0]], X)
 
@@ -176,7 +191,7 @@ def test_a_stored_row_finds_itself_at_distance_zero(sparse):
 def test_sparse_and_dense_search_give_the_same_bits():
     rng = np.random.default_rng(71)
     X = np.where(rng.random((200, 30)) < 0.3, rng.normal(size=(200, 30)), 0)
-    answers = [store(X, s).search(as_rows(X[:50], s), 9) for s in (False, True)]
+    answers = [stored_rows(X, s).search(as_rows(X[:50], s), 9) for s in (False, True)]
     for dense_one, sparse_one in zip(*answers, strict=True):
         np.testing.assert_array_equal(sparse_one, dense_one)
 
@@ -185,7 +200,7 @@ def test_sparse_and_dense_search_give_the_same_bits():
 def test_one_query_is_answered_as_among_many(sparse):
     rng = np.random.default_rng(72)
     X, queries = grid(rng, 300, 5), grid(rng, 40, 5)
-    rows = store(X, sparse)
+    rows = stored_rows(X, sparse)
     together = rows.search(as_rows(queries, sparse), 7)
     for i in range(40):
         alone = rows.search(as_rows(queries[i : i + 1], sparse), 7)
@@ -196,28 +211,30 @@ def test_one_query_is_answered_as_among_many(sparse):
 def test_copies_are_returned_oldest_first():
     X = np.tile(np.array([[1.0, 2.0]], np.float32), (9, 1))
     for sparse in (False, True):
-        found = store(X, sparse).search(as_rows(X[:1], sparse), 4)[1]
+        found = stored_rows(X, sparse).search(as_rows(X[:1], sparse), 4)[1]
         assert found.tolist() == [[0, 1, 2, 3]]
 
 
 # ---------------------------------------------------------------------- the window
 
 
-def same_answers(one, other, queries, k, shift):
-    """Both memories give the same votes, labels, distances and, but for a shift, positions."""
-    for part in ("rows", "codes"):
-        mine, theirs = getattr(one, part), getattr(other, part)
-        if mine is None:
-            assert theirs is None
-            continue
-        sparse = isinstance(mine, SparseRows)
-        look = as_rows(queries, sparse)
-        for a, b in zip(mine.search(look, k), theirs.search(look, k), strict=True):
+def same_answers(one, other, queries, k, shift=0):
+    """Both stores give the same votes, labels, distances and, but for a shift, names."""
+    assert len(one) == len(other)
+    assert one.code_width == other.code_width
+    sparse = sp.issparse(one.take(slice(None)))
+    looks = [("search_rows", as_rows(queries, sparse))]
+    if one.code_width is not None:
+        looks.append(("search_codes", queries))
+    for search, look in looks:
+        mine, theirs = getattr(one, search)(look, k), getattr(other, search)(look, k)
+        for a, b in zip(mine, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
-        found = mine.search(look, k)[1]
-        np.testing.assert_array_equal(one.votes(found), other.votes(found))
-        every = np.arange(len(one))
-        assert one.ids(every) == [i + shift for i in other.ids(every)]
+        np.testing.assert_array_equal(one.votes(mine[1]), other.votes(mine[1]))
+    every = np.arange(len(one))
+    assert one.ids(every) == [i + shift if shift else i for i in other.ids(every)]
+    np.testing.assert_array_equal(dense(one.take(slice(None))), dense(other.take(slice(None))))
+    np.testing.assert_array_equal(one.corrected(), other.corrected())
     for a, b in zip(one.labels(), other.labels(), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -225,32 +242,34 @@ def same_answers(one, other, queries, k, shift):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("cuts", [[], [10], list(range(1, 90)), [3, 50, 51]])
-def test_a_windowed_memory_equals_a_fresh_one_with_only_the_windows_rows(sparse, unknown, cuts):
+def test_a_windowed_memory_equals_a_fresh_one_with_only_the_windows_rows(
+    opened, sparse, unknown, cuts
+):
     rng = np.random.default_rng(9)
     n, window = 90, 23
     X, labels, codes = grid(rng, n, 4), draw_labels(rng, n, 11, unknown), grid(rng, n, 4)
-    slid = Memory(4, sparse=sparse, window=window)
+    slid = opened(4, sparse=sparse, window=window)
     slid.grow(11)
-    slid.start_codes(codes[:0])
+    slid.encode(lambda rows: codes[:0])
     for part in np.split(np.arange(n), cuts):
         mine = Labels(labels.Y[part], None if labels.known is None else labels.known[part])
         slid.append(as_rows(X[part], sparse), mine, None, codes[part])
         slid.forget()
     last = slice(n - window, n)
     kept = Labels(labels.Y[last], None if labels.known is None else labels.known[last])
-    fresh = filled(X[last], kept, sparse=sparse, codes=codes[last])
+    fresh = filled(opened, X[last], kept, sparse=sparse, codes=codes[last])
     assert len(slid) == window
     assert slid.n_forgotten == n - window
     same_answers(slid, fresh, grid(rng, 30, 4), 6, n - window)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_no_evicted_example_is_ever_returned_counted_or_voted_for(sparse):
+def test_no_evicted_example_is_ever_returned_counted_or_voted_for(opened, sparse):
     # Label 0 belongs to exactly the examples that will be gone; the query is a copy of them.
     gone, kept = np.zeros((30, 3), np.float32), np.full((20, 3), 7, np.float32)
     labels = Labels(np.repeat([[1, 0], [0, 1]], [30, 20], axis=0).astype(np.uint8), None)
-    made = filled(np.concatenate([gone, kept]), labels, sparse=sparse, window=20)
-    _, found = made.rows.search(as_rows(gone[:1], sparse), 25)
+    made = filled(opened, np.concatenate([gone, kept]), labels, sparse=sparse, window=20)
+    _, found = made.search_rows(as_rows(gone[:1], sparse), 25)
     assert sorted(found[0]) == [-1] * 5 + list(range(20))
     votes = made.votes(found)[0]
     assert votes[0] < 1e-6
@@ -261,10 +280,10 @@ def test_no_evicted_example_is_ever_returned_counted_or_voted_for(sparse):
         assert len(part) <= 20 * 3 + 1  # nothing of the 30 × 3 old entries is kept on disk
 
 
-def test_items_of_a_block_see_what_their_window_held_when_they_came():
-    made = Memory(2, sparse=False, window=5)
+def test_items_of_a_block_see_what_their_window_held_when_they_came(opened):
+    made = opened(2, sparse=False, window=5)
     assert made.first_seen(np.arange(3, 12)).tolist() == [0, 0, 0, 1, 2, 3, 4, 5, 6]
-    assert not Memory(2, sparse=False).first_seen(np.arange(4)).any()
+    assert not opened(2, sparse=False).first_seen(np.arange(4)).any()
 
 
 # ---------------------------------------------------------------------- size
@@ -276,13 +295,13 @@ def raw_bytes(n, p, d, q):
 
 @pytest.mark.parametrize("n", [1000, 1777, 4000])
 @pytest.mark.parametrize("batch", [1, 37, 1000])
-def test_the_memory_holds_little_more_than_the_raw_numbers(n, batch):
+def test_the_memory_holds_little_more_than_the_raw_numbers(opened, n, batch):
     rng = np.random.default_rng(10)
     p, d, q = 40, 12, 12
     X, codes = rng.normal(size=(n, p)).astype(np.float32), np.zeros((n, d), np.float32)
-    made = Memory(p, sparse=False)
+    made = opened(p, sparse=False)
     made.grow(q)
-    made.start_codes(codes[:0])
+    made.encode(lambda rows: codes[:0])
     labels = draw_labels(rng, n, q)
     for first in range(0, n, batch):
         part = slice(first, min(first + batch, n))
@@ -291,12 +310,12 @@ def test_the_memory_holds_little_more_than_the_raw_numbers(n, batch):
 
 
 @pytest.mark.parametrize("batch", [1, 100])
-def test_a_windowed_memory_holds_little_more_than_the_window(batch):
+def test_a_windowed_memory_holds_little_more_than_the_window(opened, batch):
     rng = np.random.default_rng(11)
     n, window, p, d, q = 5000, 1000, 40, 12, 12
-    made = Memory(p, sparse=False, window=window)
+    made = opened(p, sparse=False, window=window)
     made.grow(q)
-    made.start_codes(np.zeros((0, d), np.float32))
+    made.encode(lambda rows: np.zeros((0, d), np.float32))
     block = rng.normal(size=(batch, p)).astype(np.float32)
     labels = draw_labels(rng, batch, q)
     for _ in range(0, n, batch):
@@ -305,42 +324,79 @@ def test_a_windowed_memory_holds_little_more_than_the_window(batch):
         assert made.nbytes <= 1.25 * raw_bytes(window + batch, p, d, q)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("pictures", [0, 50])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_window_has_room_for_little_more_than_itself_however_long_the_stream(
+    opened, sparse, pictures, named
+):
+    rng = np.random.default_rng(18)
+    window, p, d, q = 200, 40, 12, 12
+    made = opened(p, sparse=sparse, window=window)
+    made.grow(q)
+    made.encode(lambda rows: np.zeros((0, d), np.float32))
+    rows, labels = as_rows(grid(rng, 64, p), sparse), draw_labels(rng, 64, q, unknown=True)
+    code = np.zeros((1, d), np.float32)
+    most, at_first = 0, 0
+    for i in range(5000):
+        j = i % 64
+        one = Labels(labels.Y[j : j + 1], labels.known[j : j + 1])
+        made.append(rows[j : j + 1], one, [f"item {i}"] if named else None, code)
+        made.forget()
+        if pictures and i % pictures == 0:
+            made.snapshot()
+        if i % 997 == 0 and i > window:
+            made.relabel(17, one)
+            made.remove(100)
+        most = max(most, made.nbytes)
+        if i == 2 * window:
+            at_first = most
+    if sparse:
+        entries = rows.nnz / 64
+        raw = window * (8 + 8 * entries + 8 + 4 * d + 4 + 2 * 2)
+    else:
+        raw = window * (4 * p + 4 + 4 * d + 4 + 2 * 2)
+    raw += window * (8 * named + 1 + 8 + 8)  # names, marks, numbers
+    assert most <= 2 * raw
+    assert most <= 1.5 * at_first
+
+
 # ---------------------------------------------------------------------- labels, votes, ids
 
 
 @pytest.mark.parametrize("unknown", [False, True])
-def test_votes_equal_the_naive_votes(unknown):
+def test_votes_equal_the_naive_votes(opened, unknown):
     rng = np.random.default_rng(12)
     X, labels = grid(rng, 50, 4), draw_labels(rng, 50, 10, unknown)
-    made = filled(X, labels)
-    found = made.rows.search(grid(rng, 20, 4), 7)[1]
+    made = filled(opened, X, labels)
+    found = made.search_rows(grid(rng, 20, 4), 7)[1]
     for positions, votes in zip(found, made.votes(found), strict=True):
         expected = slow.votes(positions, labels.Y, labels.known)
         np.testing.assert_allclose(votes, expected, atol=1e-6)
 
 
-def test_an_unknown_entry_counts_neither_for_nor_against():
+def test_an_unknown_entry_counts_neither_for_nor_against(opened):
     Y = np.array([[1, 1], [0, 0], [0, 0]], np.uint8)
     known = np.array([[1, 1], [1, 0], [1, 0]], bool)
-    made = filled(np.zeros((3, 1), np.float32), Labels(Y, known))
+    made = filled(opened, np.zeros((3, 1), np.float32), Labels(Y, known))
     np.testing.assert_allclose(made.votes(np.array([[0, 1, 2]])), [[1 / 3, 1]], atol=1e-6)
 
 
-def test_labels_come_back_as_they_went_in():
+def test_labels_come_back_as_they_went_in(opened):
     rng = np.random.default_rng(13)
     for q in (1, 8, 13):
         for unknown in (False, True):
             labels = draw_labels(rng, 30, q, unknown)
-            made = filled(np.zeros((30, 1), np.float32), labels)
+            made = filled(opened, np.zeros((30, 1), np.float32), labels)
             for back, there in zip(made.labels(), labels, strict=True):
                 np.testing.assert_array_equal(back, there)
             some = np.array([4, 0, 29])
             np.testing.assert_array_equal(made.labels(some).Y, labels.Y[some])
 
 
-def test_the_first_unknown_entry_leaves_earlier_examples_known():
+def test_the_first_unknown_entry_leaves_earlier_examples_known(opened):
     first, second = Labels(np.ones((3, 2), np.uint8), None), np.zeros((2, 2), np.uint8)
-    made = filled(np.zeros((3, 1), np.float32), first)
+    made = filled(opened, np.zeros((3, 1), np.float32), first)
     made.append(np.zeros((2, 1), np.float32), Labels(second, np.array([[1, 0], [0, 1]], bool)))
     made.append(np.zeros((1, 1), np.float32), Labels(second[:1], None))
     assert made.labels().known.tolist() == [[1, 1]] * 3 + [[1, 0], [0, 1], [1, 1]]
@@ -349,12 +405,12 @@ def test_the_first_unknown_entry_leaves_earlier_examples_known():
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize(("old", "new"), [(3, 5), (7, 8), (8, 9), (5, 20)])
 def test_of_a_new_label_stored_examples_have_none_unless_nothing_is_known_of_them(
-    old, new, unknown
+    opened, old, new, unknown
 ):
     rng = np.random.default_rng(14)
     X, before = grid(rng, 40, 3), draw_labels(rng, 40, old, unknown)
-    made = filled(X, before)
-    found = made.rows.search(X[:9], 5)[1]
+    made = filled(opened, X, before)
+    found = made.search_rows(X[:9], 5)[1]
     votes = made.votes(found)
     made.grow(new)
     after = made.labels()
@@ -369,9 +425,9 @@ def test_of_a_new_label_stored_examples_have_none_unless_nothing_is_known_of_the
     assert made.labels(slice(-1, None)).Y.tolist() == [[1] * new]
 
 
-def test_ids_are_stream_numbers_until_names_are_given():
+def test_ids_are_stream_numbers_until_names_are_given(opened):
     X, labels = np.zeros((4, 1), np.float32), Labels(np.zeros((4, 1), np.uint8), None)
-    made = filled(X, labels, window=7)
+    made = filled(opened, X, labels, window=7)
     assert made.ids(np.arange(4)) == [0, 1, 2, 3]
     made.append(X[:2], Labels(labels.Y[:2], None), ["a", ("b", 2)])
     made.append(X[:2], Labels(labels.Y[:2], None))
@@ -380,50 +436,221 @@ def test_ids_are_stream_numbers_until_names_are_given():
     assert made.ids(np.arange(7)) == [1, 2, 3, "a", ("b", 2), 6, 7]
 
 
+# ---------------------------------------------------------------------- one by one: a list
+
+
+class ListStore:
+    """The same as a list of examples, by the slowest and shortest way."""
+
+    def __init__(self, window):
+        self.items, self.window, self.seen, self.q = [], window, 0, 0
+
+    def grow(self, q):
+        for item in self.items:
+            sure = bool(item["known"].any()) or self.q == 0
+            item["y"] = np.pad(item["y"], (0, q - self.q))
+            item["known"] = np.pad(item["known"], (0, q - self.q), constant_values=sure)
+        self.q = q
+
+    def append(self, rows, labels, ids, codes):
+        known = np.ones(labels.Y.shape, bool) if labels.known is None else labels.known
+        for i, row in enumerate(rows):
+            self.items.append(
+                {
+                    "row": row, "code": codes[i], "y": labels.Y[i], "known": known[i],
+                    "id": self.seen if ids is None else ids[i], "number": self.seen, "mark": False,
+                }
+            )  # fmt: skip
+            self.seen += 1
+
+    def forget(self):
+        if self.window is not None:
+            self.items = self.items[-self.window :]
+
+    def remove(self, position):
+        del self.items[position]
+
+    def relabel(self, position, labels):
+        known = np.ones(labels.Y.shape, bool) if labels.known is None else labels.known
+        self.items[position] |= {"y": labels.Y[0], "known": known[0], "mark": True}
+
+    def map_labels(self, columns):
+        for item in self.items:
+            y, known = item["y"], item["known"]
+            parts = [(y[c].any(), known[c].all()) for c in columns]
+            item["y"] = np.array([has for has, _ in parts], np.uint8).reshape(len(columns))
+            item["known"] = np.array([has or all_known for has, all_known in parts], bool)
+        self.q = len(columns)
+
+    def encode(self, encode):
+        for item in self.items:
+            item["code"] = encode(item["row"][None])[0]
+
+    def column(self, name):
+        return [item[name] for item in self.items]
+
+
+def assert_equals_the_list(made, naive, sparse):
+    n = len(naive.items)
+    every = np.arange(n)
+    assert len(made) == n
+    assert made.ids(every) == naive.column("id")
+    assert made.numbers(every).tolist() == naive.column("number")
+    assert made.corrected().tolist() == naive.column("mark")
+    assert made.n_labels == naive.q
+    Y, known = made.labels()
+    assert Y.tolist() == [y.tolist() for y in naive.column("y")]
+    sure = [k.tolist() for k in naive.column("known")]
+    assert (np.ones(Y.shape, bool) if known is None else known).tolist() == sure
+    assert dense(made.take(slice(None))).tolist() == [row.tolist() for row in naive.column("row")]
+    for name in {*naive.column("id"), "nobody"}:
+        places = [i for i, item in enumerate(naive.items) if item["id"] == name]
+        assert made.position_of(name) == (places[-1] if places else None)
+    if n:
+        query = naive.items[n // 2]
+        for search, what in ((made.search_rows, "row"), (made.search_codes, "code")):
+            stored = np.array(naive.column(what))
+            look = query[what][None]
+            found = search(as_rows(look, sparse and what == "row"), 3)[1][0].tolist()
+            positions = slow.nearest(stored, query[what], 3)[1]
+            assert found == positions + [-1] * (3 - len(positions))
+    leaves = list(made.examples().leaves())
+    assert sum(part.stop - part.start for _, part in leaves) == n
+
+
+OPERATIONS = st.tuples(
+    st.sampled_from(
+        ["append", "names", "forget", "remove", "relabel", "grow", "map", "encode", "snapshot"]
+    ),
+    st.integers(0, 2**16),
+)
+
+
+def change_both(what, seed, stores, sparse, unknown):
+    """Do the same to a store and to the list; return whether it was done."""
+    made, naive = stores
+    rng = np.random.default_rng(seed)
+    n = len(naive.items)
+    if what in ("append", "names"):
+        m = int(rng.integers(0, 6))
+        X, codes = grid(rng, m, 3), grid(rng, m, 2)
+        labels = draw_labels(rng, m, naive.q, unknown and bool(rng.random() < 0.5))
+        ids = [f"n{rng.integers(9)}" for _ in range(m)] if what == "names" else None
+        made.append(as_rows(X, sparse), labels, ids, codes)
+        naive.append(X, labels, ids, codes)
+        for one in stores:
+            one.forget()
+    elif what == "forget":
+        for one in stores:
+            one.forget()
+    elif what in ("remove", "relabel") and n:
+        position = int(rng.integers(n))
+        labels = draw_labels(rng, 1, naive.q, unknown)
+        for one in stores:
+            one.remove(position) if what == "remove" else one.relabel(position, labels)
+    elif what == "grow":
+        q = naive.q + int(rng.integers(0, 5))
+        for one in stores:
+            one.grow(q)
+    elif what == "map" and naive.q:
+        order = rng.permutation(naive.q)
+        columns = [sorted(part.tolist()) for part in np.array_split(order, rng.integers(1, 4))]
+        columns = [c for c in columns if c][: rng.integers(0, 4) + 1]
+        for one in stores:
+            one.map_labels(columns)
+    elif what == "encode":
+        turn = rng.integers(0, 3, (3, 2)).astype(np.float32)
+        for one in stores:
+            one.encode(lambda rows: np.asarray(dense(rows) @ turn, np.float32))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("window", [None, 7])
+@settings(max_examples=40, deadline=None)
+@given(operations=st.lists(OPERATIONS, max_size=20))
+def test_a_store_equals_the_naive_list_and_its_snapshots_never_change(
+    opened, sparse, unknown, window, operations
+):
+    made, naive = opened(3, sparse=sparse, window=window), ListStore(window)
+    for one in (made, naive):
+        one.grow(3)
+        one.encode(lambda rows: np.zeros((rows.shape[0], 2), np.float32))
+    taken = []
+    for what, seed in operations:
+        if what == "snapshot":
+            taken.append((made.snapshot(), copy.deepcopy(naive)))
+        change_both(what, seed, (made, naive), sparse, unknown)
+        assert_equals_the_list(made, naive, sparse)
+    for picture, then in taken:
+        assert_equals_the_list(picture, then, sparse)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_of_items_of_one_name_an_older_one_comes_to_light_when_the_newer_goes(opened, sparse):
+    made = opened(2, sparse=sparse)
+    made.grow(1)
+    labels = Labels(np.zeros((3, 1), np.uint8), None)
+    made.append(as_rows(np.eye(3, 2), sparse), labels, ["a", "b", "a"])
+    assert made.position_of("a") == 2
+    made.remove(2)
+    assert made.position_of("a") == 0
+
+
+def test_a_snapshot_is_taken_in_constant_time(opened):
+    """It shares the arrays: nothing is copied until something would move or be rewritten."""
+    made = filled(
+        opened, np.ones((5000, 4), np.float32), draw_labels(np.random.default_rng(0), 5000, 9)
+    )
+    picture = made.snapshot()
+    assert np.shares_memory(picture.take(slice(None)), made.take(slice(None)))
+    made.append(np.ones((9, 4), np.float32), draw_labels(np.random.default_rng(1), 9, 9))
+    assert np.shares_memory(picture.take(slice(None)), made.take(slice(None)))
+    assert len(picture) == 5000
+
+
 # ---------------------------------------------------------------------- dump and load
-
-
-def twin(made, sparse, window, q):
-    other = Memory(3, sparse=sparse, window=window)
-    other.grow(q)
-    return other
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("named", [False, True])
-def test_what_is_dumped_and_loaded_answers_and_goes_on_the_same(sparse, unknown, named):
+@pytest.mark.parametrize("holes", [False, True])
+def test_what_is_dumped_and_loaded_answers_and_goes_on_the_same(
+    opened, sparse, unknown, named, holes
+):
     rng = np.random.default_rng(15)
     X, labels = grid(rng, 40, 3), draw_labels(rng, 40, 10, unknown)
     ids = [f"item {i}" for i in range(40)] if named else None
-    made = filled(X, labels, sparse=sparse, window=30, ids=ids, codes=X)
-    other = twin(made, sparse, 30, 10)
-    other.load(made.dump())
+    made = filled(opened, X, labels, sparse=sparse, window=30, ids=ids, codes=X)
+    if holes:
+        made.remove(4)
+        made.relabel(11, draw_labels(rng, 1, 10, unknown))
+    other = opened.load(made.dump(), sparse=sparse, window=30)
+    same_answers(made, other, X[:9], 6)
     more, new = grid(rng, 12, 3), draw_labels(rng, 12, 10, unknown)
     for part in (made, other):
         part.append(as_rows(more, sparse), new, None, more)
         part.forget()
-    assert made.ids(np.arange(30)) == other.ids(np.arange(30))
-    assert made.n_forgotten == other.n_forgotten == 22
-    for look, one, two in [
-        (as_rows(X[:9], sparse), made.rows, other.rows),
-        (X[:9], made.codes, other.codes),
-    ]:
-        for a, b in zip(one.search(look, 6), two.search(look, 6), strict=True):
-            np.testing.assert_array_equal(a, b)
-    for a, b in zip(made.labels(), other.labels(), strict=True):
-        np.testing.assert_array_equal(a, b)
+        part.relabel(3, Labels(np.ones((1, 10), np.uint8), None))
+        part.remove(5)
+    same_answers(made, other, X[:9], 6)
+    every = np.arange(29)
+    np.testing.assert_array_equal(made.numbers(every), other.numbers(every))
+    assert made.n_forgotten == other.n_forgotten == (21 if holes else 22)
+    for name in made.ids(every):
+        assert made.position_of(name) == other.position_of(name)
 
 
-def test_a_dump_is_a_copy():
+def test_a_dump_is_a_copy(opened):
     rng = np.random.default_rng(16)
-    made = filled(grid(rng, 5, 3), draw_labels(rng, 5, 4), codes=grid(rng, 5, 3))
+    made = filled(opened, grid(rng, 5, 3), draw_labels(rng, 5, 4), codes=grid(rng, 5, 3))
     state = made.dump()
     state["rows"]["dense"][:] = 9
     state["codes"][:] = 9
     state["labels"][:] = 255
-    assert made.rows.live.max() < 9
-    assert made.codes.live.max() < 9
+    assert made.take(slice(None)).max() < 9
+    assert not made.search_codes(np.zeros((1, 3), np.float32), 5)[0].max() >= 3 * 81
     assert not made.labels().Y.all()
 
 
@@ -445,37 +672,44 @@ def change_rows(**parts):
         (False, change(labels=np.zeros((5, 2), np.uint8)), "labels"),
         (False, change(known=np.zeros((5, 1), bool)), "known"),
         (False, change(codes=np.zeros((4, 3), np.float32)), "codes"),
-        (False, change(ids=["a", "b"]), "ids must have 5 entries, got 2"),
-        (False, change(n_forgotten=-1), "n_forgotten must be a count"),
-        (False, change(n_forgotten=1.5), "n_forgotten must be a count"),
+        (False, change(ids=["a", "b"]), "ids must be a list of 5 names"),
+        (False, change(n_forgotten=-1), "n_forgotten must be counts"),
+        (False, change(n_forgotten=1.5), "n_forgotten must be counts"),
+        (False, change(n_seen=4), "at most what was seen and fits, got 5 rows"),
+        (False, change(n_seen=6), "must hold 6 rows, got 5"),
+        (False, change(labels=np.full((5, 1), 8, np.uint8)), "labels must have 4 bits"),
+        (False, change(known=np.full((5, 1), 0, np.uint8)), "0 where they are not known"),
+        (False, change(numbers=np.array([0, 1, 2, 2, 4])), "numbers must rise within 0 to 4"),
+        (False, change(numbers=np.array([0, 1, 2, 3, 5])), "numbers must rise within 0 to 4"),
+        (False, change(corrected=np.array([1, 5])), "corrected must rise within 0 to 4"),
+        (False, change(corrected=np.array([2, 1])), "corrected must rise within 0 to 4"),
         (True, change_rows(indptr=np.array([0, 1, 2, 2, 2], np.int64)), "indptr"),
         (True, change_rows(indptr=np.array([0, 2, 1, 2, 2, 3], np.int64)), "indptr"),
         (True, change_rows(data=np.full(3, np.inf, np.float32)), "finite"),
     ],
 )
-def test_a_state_of_wrong_shape_is_refused(sparse, spoil, message):
+def test_a_state_of_wrong_shape_is_refused(opened, sparse, spoil, message):
     X = np.array([[1, 0, 0], [0, 2, 0], [0, 0, 0], [0, 0, 3], [0, 0, 0]], np.float32)
     labels = Labels(np.eye(5, 4, dtype=np.uint8), None)
-    made = filled(X, labels, sparse=sparse, codes=X)
+    made = filled(opened, X, labels, sparse=sparse, codes=X)
     state = made.dump()
     spoil(state)
-    other = twin(made, sparse, None, 4)
     with pytest.raises(ValueError, match=message):
-        other.load(state)
+        opened.load(state, sparse=sparse, window=None)
 
 
-def test_more_rows_than_the_window_are_refused():
+def test_more_rows_than_the_window_are_refused(opened):
     rng = np.random.default_rng(17)
-    made = filled(grid(rng, 9, 3), draw_labels(rng, 9, 4))
-    with pytest.raises(ValueError, match="window of 8, got 9"):
-        twin(made, False, 8, 4).load(made.dump())
+    made = filled(opened, grid(rng, 9, 3), draw_labels(rng, 9, 4))
+    with pytest.raises(ValueError, match="at most what was seen and fits, got 9 rows"):
+        opened.load(made.dump(), sparse=False, window=8)
 
 
 @pytest.mark.parametrize("indices", [[0, 1, 3], [0, 1, -1]])
-def test_sparse_indices_outside_the_rows_are_refused(indices):
+def test_sparse_indices_outside_the_rows_are_refused(opened, indices):
     X = np.diag([1, 2, 3]).astype(np.float32)
-    made = filled(X, Labels(np.zeros((3, 1), np.uint8), None), sparse=True)
+    made = filled(opened, X, Labels(np.zeros((3, 1), np.uint8), None), sparse=True)
     state = made.dump()
     state["rows"]["indices"] = np.array(indices, np.int32)
-    with pytest.raises(ValueError, match="indices must lie in 0 to 2"):
-        twin(made, True, None, 1).load(state)
+    with pytest.raises(ValueError, match="indices must rise within 0 to 2"):
+        opened.load(state, sparse=True, window=None)

@@ -11,20 +11,13 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import f1_score
 
 import reference as slow
+from tagstream import projection
+from tagstream.examples import LEAF, Examples
 from tagstream.labels import Labels
-from tagstream.projection import (
-    LIFTS,
-    Choice,
-    choice,
-    choose,
-    first_block,
-    fit,
-    leading_directions,
-    next_fit,
-    ridge,
-)
+from tagstream.projection import LIFTS, Choice, choice, choose, first_block, ridge
 from tagstream.projection.choice import FACTORS, Smoother, Votes
-from tagstream.projection.features import features
+from tagstream.projection.features import make_features, moments
+from tagstream.projection.ridge import Design
 
 
 def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
@@ -33,6 +26,22 @@ def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
     X = np.where(rng.random((n, p)) < kept, rng.normal(size=(n, p)), 0).astype(np.float32)
     scores = X @ rng.normal(size=(p, q)) / np.sqrt(p * kept) + noise * rng.normal(size=(n, q))
     return X, (scores > rng.uniform(-0.5, 1, q)).astype(np.uint8)
+
+
+def fit(rows, labels, choice, **how):
+    """Fit whole arrays, and leave out how they are spread."""
+    return projection.fit(Examples.of(rows, labels), choice, **how)[0]
+
+
+def leading_directions(labels, d):
+    rows = np.zeros((len(labels.Y), 1), np.float32)
+    return projection.leading_directions(Examples.of(rows, labels), d)
+
+
+def whitened(X, choice, size):
+    """Return the centred features whose weights the ridge holds down."""
+    examples = Examples.of(X, Labels(np.zeros((len(X), 1), np.uint8), None))
+    return Design(examples, make_features(examples, choice, size, 0)).times(np.eye(size))
 
 
 def centred(X):
@@ -45,8 +54,9 @@ def plain(rho):
 
 
 def auto(X, Y, **changes):
-    how = {"scale": None, "lift": None, "ridge": "auto", "n_neighbors": 5, "threshold": 0.5}
-    return choose(X, Labels(Y, None), lift_size=changes.pop("size", 300), seed=0, **(how | changes))
+    how = {"scale": None, "lift": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5}
+    examples = Examples.of(X, Labels(Y, None))
+    return choose(examples, lift_size=changes.pop("size", 300), seed=0, **(how | changes))
 
 
 def smoother(X, Y):
@@ -149,7 +159,7 @@ def test_the_ridge_is_changed_only_where_left_out_votes_get_better(threshold, se
     first = smoother(X, Y).ridge
     factors = (1.0, *FACTORS)
     f1 = {factor: left_out_micro_f1(X, Y, factor * first, 5, threshold) for factor in factors}
-    found = auto(X, Y, threshold=threshold).ridge / first
+    found = auto(X, Y, rule=threshold).ridge / first
     assert f1[min(factors, key=lambda one: abs(one - found))] == max(f1.values())
 
 
@@ -396,7 +406,7 @@ def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept(
         X, Y = draw(20, n, p, 3)
         X += 1
         for rows in (X, sp.csr_matrix(X)):
-            made = first_block(rows, Labels(Y, None))
+            made = first_block(Examples.of(rows, Labels(Y, None)))
             expected = np.linalg.pinv(X.astype(float)) @ Y
             np.testing.assert_allclose(made.dense, expected, atol=1e-6)
             assert not made.c.any()
@@ -494,7 +504,8 @@ def test_many_rows_are_lifted_in_blocks(kind, monkeypatch):
     X, Y = draw(57, 200, 5, 3)
     choice = Choice("standard", kind, 2.0, 0.5)
     whole = fit(X, Labels(Y, None), choice, lift_size=30)(X)
-    monkeypatch.setattr("tagstream.projection.features.BLOCK", 64)
+    monkeypatch.setattr("tagstream.examples.LEAF", 64)
+    monkeypatch.setattr("tagstream.projection.ridge.LIFTED", 64)
     np.testing.assert_allclose(fit(X, Labels(Y, None), choice, lift_size=30)(X), whole, atol=1e-6)
 
 
@@ -504,11 +515,10 @@ def test_behind_a_lift_too_a_label_is_regressed_on_the_examples_that_know_it(kin
     known = np.random.default_rng(59).random(Y.shape) < [1.0, 0.7, 0.4]
     choice = Choice(None, kind, 1.5, 0.5)
     made = fit(X, Labels(Y * known, known), choice, lift_size=15)
-    phi = features(X, choice, 15, 0, keep=True)[0]
-    whitened = phi @ np.eye(15)  # the features whose weights the ridge holds down
+    phi = whitened(X, choice, 15)
     for j in range(3):
-        oracle = Ridge(alpha=0.5, tol=1e-12).fit(whitened[known[:, j]], Y[known[:, j], j])
-        np.testing.assert_allclose(made(X)[:, j], oracle.predict(whitened), atol=1e-4)
+        oracle = Ridge(alpha=0.5, tol=1e-12).fit(phi[known[:, j]], Y[known[:, j], j])
+        np.testing.assert_allclose(made(X)[:, j], oracle.predict(phi), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["kernel", "fourier"])
@@ -526,8 +536,7 @@ def test_of_the_kernel_stored_rows_say_more_than_as_many_random_directions():
     K = gaussian(X, X, 3.0)
     errors = {}
     for kind in ("kernel", "fourier"):
-        made = features(X, Choice(None, kind, 3.0), 100, 0, keep=True)[0]
-        F = made @ np.eye(100)
+        F = whitened(X, Choice(None, kind, 3.0), 100)
         centred_K = K - K.mean(axis=0) - K.mean(axis=0)[:, None] + K.mean()
         errors[kind] = np.abs(F @ F.T - centred_K).mean()
     assert errors["kernel"] < 0.2 * errors["fourier"]
@@ -588,36 +597,81 @@ def test_a_lift_tells_the_inside_of_a_circle():
     assert right["fourier"] > 0.9
 
 
-# ---------------------------------------------------------------------- the clock
+# ---------------------------------------------------------------------- the spread
 
 
-def times(window, until):
-    t, out = 0, []
-    while (t := next_fit(t, window)) <= until:
-        out.append(t)
-    return out
+@pytest.mark.parametrize("kind", ["dense", "standard", "sparse", "sparse standard", "kernel"])
+@pytest.mark.parametrize(("n", "p"), [(60, 8), (20, 40)])
+def test_the_spread_of_a_fit_is_that_of_what_p_is_multiplied_with(kind, n, p):
+    X, Y = draw(62, n, p, 3, kept=0.5)
+    X += np.float32(0.5) * (X != 0)
+    sparse, lift = "sparse" in kind, "kernel" if kind == "kernel" else None
+    rows = sp.csr_matrix(X) if sparse else X
+    chosen = Choice("standard" if "standard" in kind else None, lift, 2.0, 1.0)
+    examples = Examples.of(rows, Labels(Y, None))
+    made, spread = projection.fit(examples, chosen, lift_size=15)
+    inputs = made.inputs(rows)
+    inputs = np.asarray(inputs.toarray() if sparse else inputs, np.float64)
+    if sparse:  # as they come
+        assert spread.shift is None
+        assert spread.mean is None
+        np.testing.assert_allclose(spread.squares, (inputs**2).sum(axis=0), rtol=1e-5)
+        return
+    np.testing.assert_allclose(
+        spread.squares, (((inputs - spread.shift) * spread.factor) ** 2).sum(axis=0), rtol=2e-4
+    )
+    np.testing.assert_allclose(spread.shift, inputs.mean(axis=0), atol=1e-6)
+    for told, expected in zip((spread.mean, spread.deviation), moments(examples), strict=True):
+        np.testing.assert_array_equal(told, expected)
 
 
-def test_fits_come_at_geometric_times():
-    at = times(None, 10**6)
-    assert at[:4] == [20, 22, 24, 27]
-    growth, early = np.diff(at) / at[:-1], np.array(at[:-1]) < 4096
-    assert (growth[early] <= 0.125).all()
-    assert (growth[early] > 0.08).all()
-    assert growth[~early] == pytest.approx(0.25, abs=1e-3)
+# ---------------------------------------------------------------------- the sums
 
 
-@pytest.mark.parametrize("window", [None, 10, 100, 5000])
-def test_the_work_of_all_fits_is_a_constant_per_example(window):
-    # A fit of m stored rows costs O(m); all fits together must not exceed a few passes.
-    for until in (100, 10**4, 10**6 if window != 10 else 10**4):
-        work = sum(t if window is None else min(t, window) for t in times(window, until))
-        assert work <= 11 * until
+@pytest.mark.exact
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("lift", [None, "kernel"])
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_fit_depends_on_the_examples_alone_not_on_how_they_are_held(sparse, lift, unknown):
+    X, Y = draw(63, 70, 6, 3, kept=0.5)
+    known = np.random.default_rng(64).random(Y.shape) < 0.8 if unknown else None
+    labels = Labels(Y if known is None else Y * known, known)
+    rows = sp.csr_matrix(X) if sparse else X
+    whole = fit(rows, labels, Choice("standard", lift, 2.0, 1.0), lift_size=20)
+
+    def some(part):
+        return Labels(labels.Y[part], None if known is None else known[part])
+
+    for numbers in (np.arange(70), np.arange(0, 4 * 70, 4), 7):
+        held = Examples(rows, some, numbers)
+        made = projection.fit(held, Choice("standard", lift, 2.0, 1.0), lift_size=20)[0]
+        np.testing.assert_array_equal(made.P, whole.P)
+        np.testing.assert_array_equal(made.c, whole.c)
 
 
-def test_with_a_window_fits_go_on_for_ever():
-    at = times(100, 5000)
-    assert set(np.diff(at)[20:]) == {25}
+@pytest.mark.parametrize("kind", ["dense", "sparse", "kernel"])
+def test_examples_of_several_leaves_are_fitted_like_those_of_one(kind):
+    X, Y = draw(65, 90, 6, 3, kept=0.5)
+    rows, labels = sp.csr_matrix(X) if kind == "sparse" else X, Labels(Y, None)
+    chosen = Choice(None, "kernel" if kind == "kernel" else None, 2.0, 1.0)
+    whole = fit(rows, labels, chosen, lift_size=20)
+    far = np.arange(90) * (LEAF // 8)  # eight to a leaf
+    held = Examples(rows, lambda part: Labels(Y[part], None), far)
+    made = projection.fit(held, chosen, lift_size=20)[0]
+    np.testing.assert_allclose(made(rows), whole(rows), atol=1e-6 if kind == "sparse" else 1e-8)
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("kind", ["kernel", "fourier"])
+def test_a_lift_wider_than_what_is_solved_directly_works(kind, unknown, monkeypatch):
+    X, Y = draw(66, 120, 4, 3)
+    known = np.random.default_rng(67).random(Y.shape) < 0.8 if unknown else None
+    labels = Labels(Y if known is None else Y * known, known)
+    chosen = Choice(None, kind, 2.0, 5.0)
+    direct = fit(X, labels, chosen, lift_size=80)
+    monkeypatch.setattr(ridge, "DIRECT", 40)
+    close = fit(X, labels, chosen, lift_size=80)
+    assert np.abs(close(X) - direct(X)).max() < 0.05
 
 
 # ---------------------------------------------------------------------- leading directions

@@ -8,10 +8,11 @@ before the first change of state, so that a rejected call leaves the model exact
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -53,15 +54,23 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     """
 
     decide: str | float = 0.5
+    _params: ClassVar[tuple[str, ...]] = ()
     classes_: npt.NDArray[Any]
     n_features_in_: int
     n_seen_: int
+
+    _checked: tuple[Any, ...] = ()  # the parameters as they were when they were last checked
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Give every model its lock, however it is made."""
         model: Self = super().__new__(cls)
         model._lock = threading.RLock()
         return model
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Look up the names of the parameters once: scikit-learn does it by inspection."""
+        super().__init_subclass__(**kwargs)
+        cls._params = tuple(cls._get_param_names())
 
     # ------------------------------------------------------------------ hooks of a subclass
     def _check_params(self) -> None:
@@ -153,9 +162,18 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             labels = self._fast_labels(y) if row is not None else None
             if row is None or labels is None:
                 return self.partial_fit(_one_row(x), _one_label(y), ids=ids)
+            self._check_changed_params()
             self._learn(row, labels, None if ids is None else check_ids(ids, 1))
             self.n_seen_ += 1
         return self
+
+    def _check_changed_params(self) -> None:
+        """Check the parameters if one was set since this was last done."""
+        own = self.__dict__
+        now = tuple([own[name] for name in self._params])
+        if len(now) != len(self._checked) or any(map(operator.is_not, now, self._checked)):
+            self._check_params()
+            self._checked = now
 
     def _read_batch(self, rows: Rows, Y: Any, classes: Any, names: list[Hashable]) -> Batch:
         batch = read_labels(Y, classes, names)
@@ -218,11 +236,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             check_is_fitted(self)
             names = self.classes_.tolist()
             column = self._column(old)
+            new = check_name("new", new)
             if new in names and new != old:
                 raise ValueError(f"new must be a name that is not taken, got {new!r}; merge them")
-            if isinstance(new, str) and not new.strip():
-                raise ValueError(f"new must be a name, got {new!r}")
-            self.classes_ = as_array([*names[:column], plain(new), *names[column + 1 :]])
+            self.classes_ = as_array([*names[:column], new, *names[column + 1 :]])
         return self
 
     def _column(self, name: Hashable) -> int:
@@ -312,7 +329,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return [{plain(name) for name in names[row.astype(bool)]} for row in Y]
 
     def _scores(self, rows: Rows) -> npt.NDArray[np.float64]:
-        scores = self._proba(rows)
+        return self._shares(self._proba(rows))
+
+    def _shares(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return scores that sum to one where each item has one label, and others as they are."""
         if self._single:
             total = scores.sum(axis=1, keepdims=True)
             even = np.full_like(scores, 1 / scores.shape[1])
@@ -438,8 +458,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 _READS = frozenset(
     {
         "classes_", "explain", "kneighbors", "label_counts_", "labels_of", "n_features_in_",
-        "n_seen_", "predict", "predict_one", "predict_proba", "predict_proba_one", "predict_sets",
-        "transform",
+        "n_seen_", "n_stored_", "predict", "predict_one", "predict_proba", "predict_proba_one",
+        "predict_sets", "transform",
     }
 )  # fmt: skip
 
@@ -463,6 +483,13 @@ class View:
 
     def __dir__(self) -> list[str]:
         return sorted(name for name in _READS if hasattr(self._model, name))
+
+
+def check_name(what: str, name: Any) -> Hashable:
+    """Return the name of a label, if it can be one."""
+    if not isinstance(name, Hashable) or (isinstance(name, str) and not name.strip()):
+        raise ValueError(f"{what} must be hashable and not blank, got {name!r}")
+    return plain(name)
 
 
 def check_ids(ids: Sequence[Hashable], n: int) -> list[Hashable]:

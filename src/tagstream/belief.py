@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import Bools, Rows, expect, expect_keys
+from tagstream.checks import Bools, Rows, expect, expect_counts, expect_keys
 from tagstream.copies import Copies, Nearest
 from tagstream.fastmap import FastMap, Inputs
 from tagstream.head import Evidence, Head
@@ -29,6 +29,8 @@ PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "copy")
 RECENT = 1000  # items among which the nearest in input space are looked up
 RECOUNTED = 1 << 16  # items whose labels are counted at a time
 NEAR = 10  # of the latest items that are looked at in input space
+FLATTEST = 1e-30  # deviation up to which a column is constant
+LARGEST_LAG, MOST_VOTES = 10**6, 3 * 10**6  # that parameters can ask for
 
 Vector = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
@@ -116,8 +118,12 @@ class Belief:
 
     @property
     def n_votes(self) -> int:
-        """How many neighbours are asked for."""
+        """How many neighbours vote."""
         return self.head.votes[-1]
+
+    def n_asked(self, store: Store) -> int:
+        """Return how many neighbours are to be looked up: those that vote, if there are so many."""
+        return min(self.n_votes, max(len(store), 1))
 
     @property
     def nbytes(self) -> int:
@@ -164,7 +170,8 @@ class Belief:
                 items = items._replace(found=found)
             self._recent.drop(max(len(self._recent) - self._n_recent(store), 0))
         elif items.found is None:
-            found = store.search_rows(items.rows, self.n_votes, lo, np.maximum(ends, lo))[1]
+            k = self.n_asked(store)
+            found = store.search_rows(items.rows, k, lo, np.maximum(ends, lo))[1]
             items = items._replace(found=found)
         kept = None
         if store.window is not None:
@@ -176,18 +183,19 @@ class Belief:
             corrected=looked.corrected,
         )  # fmt: skip
 
+    def _n_recent(self, store: Store) -> int:
+        """Return how many of the latest rows are kept here: never more than the store keeps."""
+        n = RECENT + self.head.lag
+        return n if store.window is None else min(n, store.window)
+
     def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
         """Return the k nearest of the latest rows, which end before position ``end``."""
         assert self._recent is not None
         shift = end - len(self._recent)
         low = np.maximum(lo - shift, 0)
+        k = min(k, max(len(self._recent), 1))  # there are no more, and room for all takes some
         found = self._recent.search(self._scaled(rows), k, low, np.maximum(hi - shift, low))[1]
         return np.where(found >= 0, found + shift, -1)
-
-    def _n_recent(self, store: Store) -> int:
-        """Return how many of the latest rows are kept."""
-        most = RECENT + self.head.lag
-        return most if store.window is None else min(most, store.window)
 
     def _scaled(self, rows: Rows) -> npt.NDArray[np.float32]:
         scaled: npt.NDArray[np.float32] = (rows * self._factor).astype(np.float32)
@@ -205,7 +213,7 @@ class Belief:
         self._set_factor(np.sqrt(square), mean, store, n)
 
     def _set_factor(self, deviation: Vector, mean: Vector, store: Store, n: int) -> None:
-        flat = deviation <= 1e-6 * np.abs(mean) + 1e-30
+        flat = deviation <= 1e-6 * np.abs(mean) + FLATTEST
         self._factor = 1 / np.where(flat, 1.0, deviation)
         kept = min(n, self._n_recent(store))
         self._recent = DenseRows(self.n_features)
@@ -229,8 +237,7 @@ class Belief:
         self.head.recount(old.Y, -1, old.known)
         self.head.recount(new.Y, 1, new.known)
         if item.Z is not None:
-            known = None if new.known is None else new.known[0]
-            self.fast.learn(item.inputs, item.Z, new.Y[0], known)
+            self.fast.correct(item.inputs, item.Z, new.Y[0] > old.Y[0])
 
     def forget(self, position: int, old: Labels, store: Store) -> None:
         """Take one item out, which the store has lost already."""
@@ -240,13 +247,13 @@ class Belief:
             if at >= 0:
                 self._recent.remove(at)
 
-    def keep(self, columns: list[int], store: Store) -> None:
-        """Leave out all other labels, and count those of the stored items anew."""
+    def keep(self, columns: list[list[int]], store: Store) -> None:
+        """Make each label anew of old ones, and count those of the stored items again."""
         self.head.keep(columns)
         for first in range(0, len(store), RECOUNTED):
             labels = store.labels(slice(first, min(first + RECOUNTED, len(store))))
             self.head.recount(labels.Y, 1, labels.known)
-        self.fast.keep(columns)
+        self.fast.keep([c[0] for c in columns])
 
     # ------------------------------------------------------------------ scores
     def scores(self, items: Items, store: Store) -> Vector:
@@ -271,7 +278,7 @@ class Belief:
         lo, hi = np.zeros(m, np.int64), np.full(m, n)
         if self._recent is None:
             if items.found is None:
-                found = store.search_rows(items.rows, self.n_votes)[1]
+                found = store.search_rows(items.rows, self.n_asked(store))[1]
                 items = items._replace(found=found)
             return items, store, _NO_POSITIONS
         lo = np.maximum(lo, n - RECENT)
@@ -322,19 +329,37 @@ class Belief:
             "copies": self.copies.dump(),
             "factor": self._factor.copy(),
             "n_recent": 0 if self._recent is None else len(self._recent),
+            "votes": list(self.head.votes),
+            "lag": self.head.lag,
         }
 
-    def load(self, state: Any, q: int, store: Store, *, wide: bool) -> None:
-        """Take over what :meth:`dump` gave; ``wide``: the regression takes sparse rows."""
-        expect_keys("the belief", state, "head", "fast", "copies", "factor", "n_recent")
-        votes, lag = self.head.votes, self.head.lag
-        self.head = Head.load(state["head"], q, votes=votes, near=not self.sparse, lag=lag)
-        self.fast = FastMap.load(state["fast"], q, sparse=wide)
+    def load(self, state: Any, q: int, store: Store, *, wide: bool, width: int) -> None:
+        """Take over what :meth:`dump` gave.
+
+        ``wide``: the regression takes sparse rows; ``width``: so many features, 0 before there is
+        one.
+        """
+        keys = ("head", "fast", "copies", "factor", "n_recent", "votes", "lag")
+        expect_keys("the belief", state, *keys)
+        # Its own, which parameters that were changed since do not change.
+        (lag,) = expect_counts("lag", state["lag"], most=LARGEST_LAG)
+        votes = state["votes"]
+        if type(votes) is not list or len(votes) != len(self.head.votes):
+            raise ValueError(f"votes must be {len(self.head.votes)} counts, got {votes!r}")
+        expect_counts("votes", *votes, most=MOST_VOTES)
+        if votes[0] < 1 or votes != sorted(votes):
+            raise ValueError(f"votes must rise from at least 1, got {votes}")
+        near = not self.sparse
+        self.head = Head.load(state["head"], q, votes=tuple(votes), near=near, lag=lag)
+        self.fast = FastMap.load(state["fast"], q, sparse=wide, width=width)
         self.copies = Copies.load(state["copies"])
-        self._factor = expect("factor", state["factor"], np.float64, self._factor.shape)
-        n = state["n_recent"]
-        if type(n) is not int or not 0 <= n <= min(len(store), self._n_recent(store)):
-            raise ValueError(f"n_recent must be a count of stored rows, got {n!r}")
+        shape = self._factor.shape
+        self._factor = expect(
+            "factor", state["factor"], np.float64, shape, least=0, most=1 / FLATTEST
+        )
+        (n,) = expect_counts("n_recent", state["n_recent"])
+        if n > (min(len(store), self._n_recent(store)) if near else 0):
+            raise ValueError(f"n_recent must be a count of stored rows, got {n}")
         if self._recent is not None:
             self._recent.append(self._scaled(store.take(slice(len(store) - n, None))))
 

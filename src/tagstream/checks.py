@@ -20,6 +20,7 @@ __all__ = [
     "check_number",
     "check_rows",
     "expect",
+    "expect_counts",
     "expect_indptr",
     "expect_keys",
 ]
@@ -33,6 +34,8 @@ SMALL_PRODUCT = 1e10  # multiplications that one thread does in about a second
 
 # Rows are stored as float32; squares of larger values would leave its range.
 LARGEST_VALUE = 1e15
+# Examples that a counter of a saved model may claim.
+LARGEST_COUNT = 1 << 48
 
 
 class DataError(ValueError):
@@ -76,16 +79,36 @@ def expect_keys(what: str, state: Any, *names: str) -> None:
 
 
 def expect(
-    name: str, array: Any, dtype: npt.DTypeLike, shape: tuple[int | None, ...]
+    name: str,
+    array: Any,
+    dtype: npt.DTypeLike,
+    shape: tuple[int | None, ...],
+    *,
+    least: float = -np.inf,
+    most: float = np.inf,
 ) -> npt.NDArray[Any]:
-    """Return a copy of a stored array if it has the dtype and shape it must, and is finite."""
+    """Return a copy of a stored array if it has the dtype and shape it must, and is finite.
+
+    Its entries must also lie between ``least`` and ``most``: numbers that sums and squares can be
+    made of.
+    """
     ok = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape)
     if not ok or any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
         got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
         raise ValueError(f"{name} must be {np.dtype(dtype)} of shape {shape}, got {got}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
+    if array.size and not (least <= array.min() and array.max() <= most):
+        got = array.max() if array.max() > most else array.min()
+        raise ValueError(f"{name} must stay between {least:g} and {most:g}, got {got:g}")
     return np.array(array, order="C")
+
+
+def expect_counts(name: str, *values: Any, most: int = LARGEST_COUNT) -> tuple[int, ...]:
+    """Return stored counts if they are integers from 0 to ``most``."""
+    if not all(type(value) is int and 0 <= value <= most for value in values):
+        raise ValueError(f"{name} must be an integer from 0 to {most}, got {str(values)[:60]}")
+    return values
 
 
 def expect_indptr(indptr: npt.NDArray[np.int64], n_entries: int) -> None:

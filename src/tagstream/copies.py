@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import expect, expect_keys
+from tagstream.checks import LARGEST_COUNT, expect, expect_keys
 from tagstream.fastmap import Inputs
 from tagstream.kernels import compiled
 
@@ -292,9 +292,10 @@ class Copies:
         """Return what :meth:`dump` described."""
         expect_keys("the copies", state, "K")
         made = cls()
-        made.K = expect("K", state["K"], np.float64, made.K.shape)
-        if (made.K <= 0).any():
-            raise ValueError("K must be above 0, got less")
+        start = made.K
+        made.K = expect("K", state["K"], np.float64, start.shape, most=float(LARGEST_COUNT))
+        if (start > made.K).any():
+            raise ValueError("K must be at least what it starts from, got less")
         return made
 
 

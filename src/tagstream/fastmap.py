@@ -5,7 +5,7 @@ P is fitted at growing intervals.  Between two fits a correction D is added to i
     z⁺ = z + Dᵀx,        D = 0 at each fit of P,
 
 where x is the item as P sees it.  After each example, with s_i = Σ x_i² over all that P and D have
-learnt, ρ the ridge of P and η = 4,
+learnt, ρ the ridge of P and η = 8,
 
     h = Σ_i x_i²/(ρ + s_i)
     r_j = y_j − z⁺_j, but 0 where z⁺_j is beyond y_j already, or y_j is not known
@@ -26,13 +26,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Rows, check_number, expect, expect_keys
+from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
 from tagstream.kernels import compiled
 
 __all__ = ["FEW", "RATE", "FastMap", "FastState", "Inputs", "inputs_of", "sums_of_squares"]
 
-RATE = 4.0  # η
-FEW = 5  # examples at the last fit below which P says nothing about a label
+RATE = 8.0  # η
+LARGEST_WEIGHT = 1e30  # of D, in single precision
+SMALLEST_RIDGE = 1e-12
+FEW = 10  # examples at the last fit below which P says nothing about a label
 
 Vector = npt.NDArray[np.float64]
 
@@ -96,7 +98,7 @@ class FastState(NamedTuple):
     counters : int64 array of shape (2,)
     rho : float64 array of shape (1,)
     fresh : uint8 array of shape (q,)
-        1 for a label that had fewer than 5 examples at the last fit.
+        1 for a label that had fewer than 10 examples at the last fit.
     """
 
     D: npt.NDArray[np.float32]
@@ -203,7 +205,9 @@ def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
     for a in range(last - first):
         row = fast.D[own[a]]
         for j in range(q):
-            row[j] += gain[a] * move[j]
+            moved = np.float64(row[j]) + gain[a] * move[j]
+            if abs(moved) <= LARGEST_WEIGHT:  # what is left of a quotient of extremes is no sum
+                row[j] = moved
 
 
 @compiled
@@ -282,9 +286,9 @@ class FastMap:
     >>> fast.grow(1)
     >>> fast.reset(np.array([3.0, 0.0]), rho=1.0)
     >>> x, z = inputs_of(np.array([[1.0, 1.0]])), np.zeros((1, 1))
-    >>> fast.learn(x, z, np.array([1], np.uint8))  # h = 1/4 + 1/1: 5/6 of the way
+    >>> fast.learn(x, z, np.array([1], np.uint8))  # h = 1/4 + 1/1: 10/11 of the way
     >>> round(float(fast(x, z)[0, 0]), 4)
-    0.8333
+    0.9091
     """
 
     def __init__(self, *, sparse: bool) -> None:
@@ -397,12 +401,20 @@ class FastMap:
         y: npt.NDArray[np.uint8],
         known: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Take one step for the first of the inputs, with labels ``y`` (q,): a correction."""
+        """Take one step for the first of the inputs, with labels ``y`` (q,)."""
         self.own()
         if not has_room(self.state, inputs, 0):
             self.make_room(int(inputs.indptr[1] - inputs.indptr[0]))
         sure = np.empty(0, np.bool_) if known is None else known
         _step_once(self.state, inputs, Z, y, sure)
+
+    def correct(self, inputs: Inputs, Z: Vector, added: npt.NDArray[np.bool_]) -> None:
+        """Take the step of a correction: for the labels that it adds (q,), and for no other.
+
+        Steps for the labels that were there or were taken away, too, do harm to other items: see
+        ``docs/math.md``.
+        """
+        self.learn(inputs, Z, added.astype(np.uint8), added)
 
     def own(self) -> None:
         """Make sure that no snapshot sees what is written next (sparse rows see to themselves)."""
@@ -469,33 +481,36 @@ class FastMap:
         }
 
     @classmethod
-    def load(cls, state: Any, q: int, *, sparse: bool) -> FastMap:
-        """Return what :meth:`dump` described, for ``q`` labels."""
+    def load(cls, state: Any, q: int, *, sparse: bool, width: int) -> FastMap:
+        """Return what :meth:`dump` described, for ``q`` labels and inputs of ``width`` features.
+
+        ``width`` is 0 before the first fit.
+        """
         expect_keys(
             "the fast map", state, "D", "added", "features", "width", "seen", "s", "shift",
             "factor", "rho", "fresh",
         )  # fmt: skip
-        check_number("width", state["width"], kind=int, least=0)
         p = state["width"]
+        if type(p) is not int or p != width:
+            raise ValueError(f"the fast map must have {width} features, got {p!r}")
         fresh = expect("fresh", state["fresh"], np.uint8, (q,))
         if (fresh > 1).any():
             raise ValueError("fresh must hold 0 and 1 only")
         seen = _features("seen", state["seen"], None, p)
         s = np.zeros(p)
-        s[seen] = expect("s", state["s"], np.float64, (len(seen),))
+        s[seen] = expect("s", state["s"], np.float64, (len(seen),), least=0, most=1e200)
         made = cls(sparse=sparse)
         made.grow(q)
         if p:
-            check_number("rho", state["rho"], least=np.finfo(float).tiny)
-            width = 0 if sparse else p
-            shift = expect("shift", state["shift"], np.float64, (width,))
-            factor = expect("factor", state["factor"], np.float64, (width,))
-            n = None if sparse else p
-            D = expect("D", state["D"], np.float32, (n, q))
-            added = expect("added", state["added"], np.float64, (len(D),))
+            check_number("rho", state["rho"], least=SMALLEST_RIDGE, most=1e300)
+            (own,) = shape = (0 if sparse else p,)
+            most = LARGEST_VALUE
+            shift = expect("shift", state["shift"], np.float64, shape, least=-most, most=most)
+            factor = expect("factor", state["factor"], np.float64, shape, least=0, most=1e60)
+            most, n = LARGEST_WEIGHT, None if sparse else own
+            D = expect("D", state["D"], np.float32, (n, q), least=-most, most=most)
+            added = expect("added", state["added"], np.float64, (len(D),), least=0, most=1e200)
             features = _features("features", state["features"], len(D) if sparse else 0, p)
-            if (s < 0).any() or (added < 0).any():
-                raise ValueError("s and added must be at least 0, got less")
             made.reset(s, state["rho"], shift=shift, factor=factor)
             if sparse:
                 made.make_room(len(features))

@@ -20,7 +20,7 @@ L_k = ½ ln((v + ½)/(k′ − v + ½)) when v of the k′ ≤ k nearest that kn
     the latest items in input space.
 
 z and z⁺ (:mod:`tagstream.fastmap`) are clipped to [.02, .98]; before P exists both are
-(n_j + ½)/(t_j + 1), and of a label that had fewer than 5 examples at the last fit P says nothing,
+(n_j + ½)/(t_j + 1), and of a label that had fewer than 10 examples at the last fit P says nothing,
 so that z⁺ stands for z.  last is the label vector of the newest example, fast and slow are means
 with rates .2 and .02.
 
@@ -32,7 +32,8 @@ a_j, last_j, fast_j, slow_j stay as they are.  An item of which nothing is known
 ``lag`` items before.  The head must learn from evidence of the same age.  It keeps n, t, last,
 fast and slow twice: as they are now, for predictions, and as they were ``lag`` items ago, for
 learning, with the labels in between in a queue.  The caller sees to the neighbours: for learning,
-an item at position i may see positions below i − lag only.
+an item at position i may see positions below i − lag only.  P and the fast map have no such memory:
+that they know the items in between was measured to cost .001 of micro-F1 (``docs/math.md``).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import check_number, expect, expect_keys
+from tagstream.checks import LARGEST_COUNT, check_number, expect, expect_keys
 from tagstream.fastmap import FastMap, FastState, Inputs, add_correction, has_room, residual, step
 from tagstream.kernels import compiled
 
@@ -69,6 +70,10 @@ Z, Z_PLUS, SHARE, LAST, RECENT, LONGER, N_OTHERS = 0, 1, 2, 3, 4, 5, 6
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels")
 
 UNKNOWN = 2  # in a queue of labels
+
+# Of a head in a file: far beyond what evidence of a few units can make of it.
+LARGEST_WEIGHT = 1e12
+LARGEST_CURVATURE = 1e15
 
 
 class Evidence(NamedTuple):
@@ -508,14 +513,27 @@ class Head:
             new[(labels == UNKNOWN).all(axis=1)] = UNKNOWN
         self._queue = Queue(np.hstack([labels, new]), at)
 
-    def keep(self, columns: list[int]) -> None:
-        """Leave out all labels but those at ``columns``, and count from nothing."""
+    def keep(self, columns: list[list[int]]) -> None:
+        """Make each label anew of old ones, and count from nothing.
+
+        A label is the union of those at its ``columns``, and goes on as the first of them.  Who
+        counts afterwards counts all that is stored: what still waits in the queue is therefore
+        taken off beforehand.
+        """
         w, A, d, a = self.weights
-        self.weights = Weights(w, A, d[columns], a[columns])
-        self.now = _kept(self.now, columns)
-        self.behind = _kept(self.behind, columns) if self.lag else self.now
+        first = [c[0] for c in columns]
+        self.weights = Weights(w, A, d[first], a[first])
+        self.now = _kept(self.now, first)
+        self.behind = _kept(self.behind, first) if self.lag else self.now
         labels, at = self._queue
-        self._queue = Queue(np.ascontiguousarray(labels[:, columns]), at)
+        merged = np.zeros((self.lag, len(columns)), np.uint8)
+        for j, c in enumerate(columns):
+            part = labels[:, c]
+            unsure = np.where((part == UNKNOWN).any(axis=1), UNKNOWN, 0)
+            merged[:, j] = np.where((part == 1).any(axis=1), 1, unsure)
+        self._queue = Queue(merged, at)
+        for y in merged[: at[1]]:
+            _count(self.behind, y, -1)
 
     def learn(
         self,
@@ -614,14 +632,15 @@ class Head:
         expect_keys("the head", state, *Weights._fields, "now", "behind", "queue", "queue_at")
         head = cls(votes, near=near, lag=lag)
         m = len(head.weights.w)
-        w = expect("w", state["w"], np.float64, (m,))
-        A = expect("A", state["A"], np.float64, (m, m))
-        if (A != A.T).any() or np.linalg.eigvalsh(A)[0] <= 0:
-            raise ValueError("A must be symmetric and positive definite")
-        d = expect("d", state["d"], np.float64, (q, m))
-        a = expect("a", state["a"], np.float64, (q, m))
-        if (a <= 0).any():
-            raise ValueError("a must be above 0, got less")
+        largest = {"least": -LARGEST_WEIGHT, "most": LARGEST_WEIGHT}
+        w = expect("w", state["w"], np.float64, (m,), **largest)
+        A = expect("A", state["A"], np.float64, (m, m), most=LARGEST_CURVATURE)
+        # Curvature only adds to λI, and decays towards it.
+        if (A != A.T).any() or np.linalg.eigvalsh(A)[0] < 0.9 * SPREAD:
+            raise ValueError(f"A must be symmetric with eigenvalues of at least {SPREAD:g}")
+        d = expect("d", state["d"], np.float64, (q, m), **largest)
+        least = 0.9 * OWN_SPREAD
+        a = expect("a", state["a"], np.float64, (q, m), least=least, most=LARGEST_CURVATURE)
         head.weights = Weights(w, A, d, a)
         head.now = head.behind = _load_history(state["now"], q)
         if lag:
@@ -667,16 +686,13 @@ def _kept(past: History, columns: list[int]) -> History:
 
 def _load_history(state: Any, q: int) -> History:
     expect_keys("the history", state, *History._fields)
-    past = History(
-        expect("n", state["n"], np.int64, (q,)),
-        expect("missing", state["missing"], np.int64, (q,)),
-        expect("t", state["t"], np.int64, (1,)),
-        expect("last", state["last"], np.float64, (q,)),
-        expect("fast", state["fast"], np.float64, (q,)),
-        expect("slow", state["slow"], np.float64, (q,)),
+    # With late labels an item may be forgotten before it is counted.
+    counts = {"least": -LARGEST_COUNT, "most": LARGEST_COUNT}
+    return History(
+        expect("n", state["n"], np.int64, (q,), **counts),
+        expect("missing", state["missing"], np.int64, (q,), **counts),
+        expect("t", state["t"], np.int64, (1,), **counts),
+        expect("last", state["last"], np.float64, (q,), least=0, most=1),
+        expect("fast", state["fast"], np.float64, (q,), least=0, most=1),
+        expect("slow", state["slow"], np.float64, (q,), least=0, most=1),
     )
-    for name in ("last", "fast", "slow"):
-        values = getattr(past, name)
-        if ((values < 0) | (values > 1)).any():
-            raise ValueError(f"{name} must stay within 0 and 1")
-    return past

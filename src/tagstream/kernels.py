@@ -19,11 +19,13 @@ import numpy.typing as npt
 from numba.core import event
 
 __all__ = [
+    "column_products",
     "compiled",
     "compiled_loosely",
     "dense_squares",
     "embed",
     "gather_votes",
+    "normal_sparse",
     "pair_distance",
     "project_dense",
     "project_sparse",
@@ -132,6 +134,43 @@ def project_sparse(
             k = indices[e]
             for j in range(m):
                 out[i, j] += x * W[k, j]
+
+
+@compiled
+def normal_sparse(
+    indptr: npt.NDArray[Any],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    P: npt.NDArray[np.float32],
+    shift: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+) -> None:
+    """``out += Xᵀ(X P − shift)`` for CSR rows X (n, p), P and out (p, q), in one pass over X."""
+    q = P.shape[1]
+    r = np.empty(q, np.float32)
+    for i in range(indptr.shape[0] - 1):
+        for j in range(q):
+            r[j] = -shift[j]
+        for e in range(indptr[i], indptr[i + 1]):
+            x, row = data[e], P[indices[e]]
+            for j in range(q):
+                r[j] += x * row[j]
+        for e in range(indptr[i], indptr[i + 1]):
+            x, row = data[e], out[indices[e]]
+            for j in range(q):
+                row[j] += x * r[j]
+
+
+@compiled
+def column_products(
+    A: npt.NDArray[np.floating[Any]],
+    B: npt.NDArray[np.floating[Any]],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out[j] += Σ_i A[i, j] B[i, j]``, summed in double precision."""
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            out[j] += np.float64(A[i, j]) * np.float64(B[i, j])
 
 
 @compiled

@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 
+LARGEST_TABLE = 1 << 22  # letters in an array of names, of four bytes each
+
+
 class Labels(NamedTuple):
     """Labels of a batch of items, in the columns of the learner's vocabulary.
 
@@ -229,8 +232,13 @@ def read_labels(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
 
 
 def as_array(names: list[Hashable]) -> npt.NDArray[Any]:
-    """Return names as a 1-D array, of objects unless they are all texts or all numbers."""
-    if len({type(name) for name in names}) == 1 and isinstance(names[0], (str, bool, int, float)):
+    """Return names as a 1-D array, of objects unless they are all texts or all numbers.
+
+    An array of texts gives each the room of the longest: one long name among many makes objects.
+    """
+    wide = len(names) * max((len(name) for name in names if isinstance(name, str)), default=0)
+    alike = len({type(name) for name in names}) == 1 and wide <= LARGEST_TABLE
+    if alike and isinstance(names[0], (str, bool, int, float)):
         array = np.array(names)
         kept = array.tolist()
         if kept == names and type(kept[0]) is type(names[0]):  # large integers may become floats

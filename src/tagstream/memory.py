@@ -20,7 +20,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Bools, Bytes, Rows, blas_threads, expect, expect_indptr, expect_keys
+from tagstream.checks import (
+    LARGEST_VALUE,
+    Bools,
+    Bytes,
+    Rows,
+    blas_threads,
+    expect,
+    expect_counts,
+    expect_indptr,
+    expect_keys,
+)
 from tagstream.copies import Nearest, most_similar
 from tagstream.examples import Examples
 from tagstream.fastmap import inputs_of
@@ -47,6 +57,9 @@ TILE, WIDE_TILE = (128, 2048), (512, 2048)
 SHARED_WORK = 5e8  # multiplications from which a search is worth a second thread
 
 ENCODED = 4096  # rows whose codes are made at a time
+
+# Numbers whose squares stay in single precision.
+_SQUARES = {"least": -LARGEST_VALUE, "most": LARGEST_VALUE}
 
 
 class Neighbors(NamedTuple):
@@ -80,6 +93,10 @@ class Store(Protocol):
     n_labels: int
 
     def __len__(self) -> int: ...
+
+    @property
+    def n_seen(self) -> int:
+        """Examples that were ever appended: the number of the next."""
 
     @property
     def nbytes(self) -> int:
@@ -531,14 +548,14 @@ class LocalStore:
         return [part for part in every if part is not None]
 
     @property
-    def n_seen(self) -> int:
-        """Number that the next example will have in the stream."""
-        return self._n_seen
-
-    @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
         return sum(part.nbytes for part in self._parts())
+
+    @property
+    def n_seen(self) -> int:
+        """Examples that were ever appended."""
+        return self._n_seen
 
     @property
     def code_width(self) -> int | None:
@@ -832,8 +849,10 @@ class LocalStore:
             "the store", state, "rows", "codes", "labels", "known", "ids", "numbers", "corrected",
             "n_seen", "n_forgotten", "shape",
         )  # fmt: skip
-        p, q = _counts("shape", *state["shape"])
-        n_seen, n_forgotten = _counts("n_seen", state["n_seen"], state["n_forgotten"])
+        p, q = expect_counts("shape", *state["shape"])
+        n_seen, n_forgotten = expect_counts(
+            "n_seen and n_forgotten", state["n_seen"], state["n_forgotten"]
+        )
         rows, n = _read_rows(state["rows"], p, sparse)
         width = -(-q // 8)
         labels = expect("labels", state["labels"], np.uint8, (n, width))
@@ -876,7 +895,7 @@ class LocalStore:
             made._corrected = _filled(n, None, np.bool_, False)
             made._corrected.live[marks] = True
         if state["codes"] is not None:
-            codes = expect("codes", state["codes"], np.float32, (n, None))
+            codes = expect("codes", state["codes"], np.float32, (n, None), **_SQUARES)
             made._codes = DenseRows(codes.shape[1])
             made._codes.append(codes)
         return made
@@ -895,19 +914,13 @@ def _packed_known(labels: Labels) -> Bytes:
     return np.packbits(np.pad(known, ((0, 0), (0, spare)), constant_values=True), axis=1)
 
 
-def _counts(name: str, *values: Any) -> tuple[int, ...]:
-    if not all(type(value) is int and 0 <= value < 1 << 48 for value in values):
-        raise ValueError(f"{name} must be counts, got {values}")
-    return values
-
-
 def _read_rows(state: Any, p: int, sparse: bool) -> tuple[Rows, int]:
     expect_keys("rows", state, *(("data", "indices", "indptr") if sparse else ("dense",)))
     if not sparse:
-        dense = expect("rows", state["dense"], np.float32, (None, p))
+        dense = expect("rows", state["dense"], np.float32, (None, p), **_SQUARES)
         return dense, len(dense)
     indptr = expect("indptr", state["indptr"], np.int64, (None,))
-    data = expect("data", state["data"], np.float32, (None,))
+    data = expect("data", state["data"], np.float32, (None,), **_SQUARES)
     indices = expect("indices", state["indices"], np.int32, (len(data),))
     expect_indptr(indptr, len(data))
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))

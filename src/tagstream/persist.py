@@ -20,6 +20,7 @@ who wrote the file.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -54,8 +55,10 @@ OLDEST = 1  # format that can still be read
 LARGEST_HEADER = 4 << 20
 # A list of at least this many plain values is kept in arrays rather than in the header.
 LONG_LIST = 64
-# Label names become an array of strings of equal width: one long name must not widen many.
-LARGEST_NAMES = 1 << 28
+# Features that a file of any size may ask for, in rows that are sparse; else by its size.
+WIDEST_ROWS = 1 << 24
+# A dimension of an array without entries, which takes no room in the file; else by its size.
+LARGEST_EMPTY = 1 << 22
 
 _PREFIX = struct.Struct("<8sII32s")
 _DTYPES = frozenset(
@@ -289,15 +292,18 @@ def save(
         )
     state = model.to_state()
     # What could not be loaded again must not take the place of a good file.
-    _check_state(state)
-    type(model).from_state(state)
-    write_state(path, name, state, extra)
+    write_state(path, name, state, extra, check=type(model).from_state)
 
 
 def write_state(
-    path: str | os.PathLike[str], name: str, state: dict[str, Any], extra: dict[str, Any] | None
+    path: str | os.PathLike[str],
+    name: str,
+    state: dict[str, Any],
+    extra: dict[str, Any] | None,
+    *,
+    check: Callable[[dict[str, Any]], object] | None = None,
 ) -> None:
-    """Write the state of a learner of class ``name``, whole or not at all."""
+    """Write the state of a learner of class ``name``, if ``check(state)`` does not fail."""
     writer = _Writer()
     header: dict[str, Any] = {"class": name, "tagstream": __version__}
     header["state"] = writer.encode(state, "the state")
@@ -315,6 +321,12 @@ def write_state(
             f"parameters, names and extra must fit {LARGEST_HEADER} bytes, got {len(text)}"
         )
     prefix = _PREFIX.pack(MAGIC, FORMAT, len(text), hashlib.sha256(text).digest())
+    try:
+        _check_state(state, len(prefix) + len(text) + header["body_bytes"])
+        if check is not None:
+            check(state)
+    except Exception as error:
+        raise ValueError(f"the model could not be loaded again: {_line(error)}") from error
     _write_atomically(os.path.realpath(path), [prefix, text, *body])
 
 
@@ -332,19 +344,21 @@ def _write_atomically(path: str, parts: list[bytes | memoryview]) -> None:
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
     try:
-        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
+        old = os.stat(path) if os.path.exists(path) else None
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "it is a directory")
         try:
-            # mode 666 less the umask, as open() does; never an existing file
+            # Never an existing file.  A new one gets mode 666 less the umask, as open() does; one
+            # that takes another's place is nobody else's to read until it has its mode and owner.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
+            mode = 0o666 if old is None else 0o600
+            with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+                if old is not None:
+                    _resemble(temporary, old)
                 for part in parts:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            if mode is not None:
-                os.chmod(temporary, mode)
             os.replace(temporary, path)
         except BaseException:
             if os.path.exists(temporary):
@@ -354,6 +368,18 @@ def _write_atomically(path: str, parts: list[bytes | memoryview]) -> None:
     except OSError as error:
         what = f"the model cannot be saved: {error.strerror or error}"
         raise OSError(error.errno, what, path) from error
+
+
+def _resemble(path: str, old: os.stat_result) -> None:
+    """Give a file the owner, group and mode that the one before it had, as far as one may."""
+    mode = stat.S_IMODE(old.st_mode)
+    if hasattr(os, "chown"):
+        for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
+            with contextlib.suppress(PermissionError):
+                os.chown(path, owner, group)
+        if os.stat(path).st_gid != old.st_gid:
+            mode &= ~0o070  # what was another group's to read is not this one's
+    os.chmod(path, mode)
 
 
 def _sync_folder(folder: str) -> None:
@@ -421,13 +447,15 @@ def load_state(
     written_by = __version__
     with _open(path) as file:
         try:
-            header, version, _ = _read_header(file)
+            header, version, n_bytes = _read_header(file)
             written_by = str(header["tagstream"])[:30]
             if _learner(header["class"], classes) is None:
                 raise ValueError(f"its learner must be one of {_names()}, got {header['class']!r}")
             arrays = _Arrays(_read_body(file, header))
             state, extra = _decode(header["state"], arrays), _decode(header["extra"], arrays)
-            _check_state(state)
+            _check_state(state, n_bytes)
+            if type(extra) is not dict:
+                raise ValueError(f"extra must be a dict, got {type(extra).__name__}")
             name = header["class"]
             if version == 1:
                 name, state = from_format_1(name, state)
@@ -515,7 +543,7 @@ def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
     header = json.loads(text)
     if not isinstance(header, dict) or set(header) != _HEADER:
         raise ValueError("the header must hold the fields of its format, got others")
-    body = sum(_array_bytes(entry) for entry in header["arrays"])
+    body = sum(_array_bytes(entry, n_bytes) for entry in header["arrays"])
     if type(header["body_bytes"]) is not int or header["body_bytes"] != body:
         raise ValueError(f"the arrays must take {header['body_bytes']} bytes, got {body}")
     expected = _PREFIX.size + length + body
@@ -525,14 +553,14 @@ def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
     return header, version, n_bytes
 
 
-def _array_bytes(entry: Any) -> int:
+def _array_bytes(entry: Any, n_bytes: int) -> int:
     dtype, order, shape = entry
     if dtype not in _DTYPES or order not in ("C", "F"):
         raise ValueError(f"an array's dtype must be a plain number, got {str(dtype)[:20]!r}")
     if not isinstance(shape, list) or len(shape) > 8:
         raise ValueError("an array must have at most 8 dimensions")
-    if not all(type(n) is int and 0 <= n < 1 << 48 for n in shape):
-        raise ValueError("an array's dimensions must be counts, got others")
+    if not all(type(n) is int and 0 <= n <= max(n_bytes, LARGEST_EMPTY) for n in shape):
+        raise ValueError("an array's dimensions must be counts that fit the file, got others")
     return math.prod(shape) * int(dtype[2:])
 
 
@@ -555,8 +583,11 @@ def _read_body(file: BinaryIO, header: dict[str, Any]) -> list[Array]:
     return arrays
 
 
-def _check_state(state: Any) -> None:
-    """Check what all learners share; the rest is up to the learner's ``_load``."""
+def _check_state(state: Any, n_bytes: int) -> None:
+    """Check what all learners share; the rest is up to the learner's ``_load``.
+
+    A file of ``n_bytes`` must not ask for much more room than it takes itself.
+    """
     if not isinstance(state, dict) or set(state) != _STATE:
         raise ValueError("the state must hold the fields of its format, got others")
     for key in ("n_features", "n_seen"):
@@ -571,11 +602,17 @@ def _check_state(state: Any) -> None:
     names, features = state["names"], state["feature_names"]
     if type(names) is not list or len(set(names)) != len(names):
         raise ValueError("label names must be a list without repetition")
-    widest = max((len(name) for name in names if isinstance(name, str)), default=0)
-    if 4 * widest * len(names) > LARGEST_NAMES:
-        raise ValueError(f"label names must be short, got {len(names)} of up to {widest} letters")
+    if state["single"] and not names:
+        raise ValueError("a model of one label per item must have a label, got none")
+    if not 1 <= state["n_features"] <= max(WIDEST_ROWS, n_bytes):
+        raise ValueError(
+            f"n_features must be from 1 to {WIDEST_ROWS} or the size of the file, "
+            f"got {state['n_features']}"
+        )
     if type(features) is not list or len(features) not in (0, state["n_features"]):
         raise ValueError(f"feature names must be a list of {state['n_features']}, or empty")
+    if not all(type(name) is str for name in features):
+        raise ValueError("feature names must be strings")
     dtype = np.dtype(state["dtype"])
     if not state["single"] and dtype.kind not in "biu":
         raise ValueError(f"the dtype of predictions must be boolean or integer, got {dtype}")

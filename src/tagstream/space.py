@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import convex, metric
-from tagstream.checks import check_number, expect, expect_keys
+from tagstream.checks import LARGEST_VALUE, check_number, expect, expect_counts, expect_keys
 from tagstream.examples import Examples
 from tagstream.kernels import project_dense
 from tagstream.labels import Labels
@@ -36,7 +36,9 @@ COUNTERS: dict[str, type] = {
     "step": float,
     "exponent": int,
 }
-LARGEST_EXPONENT = 1000  # of a power of two that double precision can hold
+EXPONENTS = (-1000, 340)  # of V within 1e±100 and of what is left of it after very many rounds
+LARGEST_ENTRY = 1e100  # of V, so that squares of distances stay finite
+WIDEST = 4096  # dimensions that a parameter may ask for beyond the number of labels
 
 
 class Space:
@@ -66,6 +68,7 @@ class Space:
         self.V = np.zeros((0, 0))
         self.basis = np.zeros((0, 0))  # the directions from which V set out
         self.codec = np.zeros((0, 0))
+        self.encodes = False  # whether there is a copy, though it may have no rows yet
         self.exponent = 0
         self.n_updates = self.n_degenerate = 0
         self.cumulative_loss = self.loss = self.step = 0.0
@@ -82,7 +85,7 @@ class Space:
 
     # ------------------------------------------------------------------ growth
     def _dimension(self, q: int) -> int:
-        return min(FULL_RANK if self.n_components is None else self.n_components, q)
+        return max(self.d, min(FULL_RANK if self.n_components is None else self.n_components, q))
 
     def _start(self, q: int, d: int) -> Matrix:
         """Return where V starts: new labels get new directions while there are any."""
@@ -95,18 +98,22 @@ class Space:
     def grow(self, q: int) -> None:
         """Have ``q`` labels from now on; what was learnt stays, and no distance changes."""
         start = self._start(q, self._dimension(q))
-        if len(self.codec):
+        if self.encodes:
             self.codec = _enlarged(start * 0.5**self.exponent, self.codec)
         self.basis, self.V = _enlarged(start, self.basis), _enlarged(start, self.V)
 
     def keep(self, columns: list[int]) -> None:
-        """Leave out all other labels, and their own directions where V is square."""
-        square = self.V.shape[0] == self.V.shape[1]
-        for name in ("V", "basis", "codec"):
-            matrix = getattr(self, name)
-            if len(matrix):
-                kept = matrix[columns][:, columns] if square else matrix[columns]
-                setattr(self, name, np.ascontiguousarray(kept[:, : max(len(columns), 1)]))
+        """Leave out all other labels, and their own directions where V is square.
+
+        A narrow V with fewer labels than directions left is turned into as many directions as
+        there are labels; no distance changes.
+        """
+        q, d = self.V.shape
+        turn = np.eye(d)[:, columns if q == d else slice(None)]
+        if q > d > len(columns):
+            turn = np.linalg.qr(self.V[columns].T)[0] if columns else turn[:, :0]
+        for name in ("V", "basis", "codec") if self.encodes else ("V", "basis"):
+            setattr(self, name, getattr(self, name)[columns] @ turn)
 
     # ------------------------------------------------------------------ learning
     def turn(self, examples: Examples) -> None:
@@ -156,13 +163,17 @@ class Space:
         """Encode with the present V from now on."""
         # A power of two keeps the codes in single precision whatever the size of V (Erratum E3).
         largest = float(np.abs(self.V).max(initial=0.0))
-        self.exponent = int(np.frexp(largest)[1]) if largest > 0 else 0
+        # Of what is left of a V that has all but vanished, two to its power is still a number.
+        self.exponent = max(int(np.frexp(largest)[1]), EXPONENTS[0]) if largest > 0 else 0
         self.codec = self.V * 0.5**self.exponent
+        self.encodes = True
 
     def encode(self, Z: Matrix) -> npt.NDArray[np.float32]:
         """Return the codes of items in label space, (n, d), divided by :attr:`scale`."""
         out = np.empty((len(Z), self.codec.shape[1]))
         project_dense(Z, self.codec, np.zeros(out.shape[1]), out)
+        # Squares of codes must stay in single precision, whatever was asked for.
+        np.clip(out, -LARGEST_VALUE, LARGEST_VALUE, out=out)
         return out.astype(np.float32)
 
     @property
@@ -172,10 +183,13 @@ class Space:
 
     # ------------------------------------------------------------------ state
     def snapshot(self) -> Self:
-        """Return an immutable picture: what encodes is never changed in place."""
+        """Return a picture that encodes as this one does now, in constant time.
+
+        What encodes is never changed in place.  V is, by every round, and is not for those who
+        only read.
+        """
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.V = self.V.copy()
         return twin
 
     def dump(self) -> dict[str, Any]:
@@ -186,20 +200,23 @@ class Space:
     def load(self, state: Any, q: int, encodes: bool) -> None:
         """Take over what :meth:`dump` gave, for ``q`` labels."""
         expect_keys("the space", state, "V", "basis", "codec", *COUNTERS)
-        self.V = expect("V", state["V"], np.float64, (q, None))
-        shape = (q, self.d)
-        if self.d > max(q, self.n_components or 0):
-            raise ValueError(f"V must have at most {max(q, self.n_components or 0)} columns")
-        self.basis = expect("basis", state["basis"], np.float64, shape)
-        self.codec = expect("codec", state["codec"], np.float64, shape if encodes else (0, 0))
+        largest = {"least": -LARGEST_ENTRY, "most": LARGEST_ENTRY}
+        self.V = expect("V", state["V"], np.float64, (q, None), **largest)
+        shape, most = (q, self.d), max(q, 1, min(self.n_components or 0, WIDEST))
+        if not min(q, 1) <= self.d <= most:
+            raise ValueError(f"V must have from {min(q, 1)} to {most} columns, got {self.d}")
+        self.basis = expect("basis", state["basis"], np.float64, shape, **largest)
+        self.encodes = encodes
+        shape = shape if encodes else (0, 0)
+        self.codec = expect("codec", state["codec"], np.float64, shape, **largest)
         for name, kind in COUNTERS.items():
-            check_number(name, state[name], kind=kind, least=-np.inf)
-            if not np.isfinite(state[name]):
-                raise ValueError(f"{name} must be finite, got {state[name]}")
-            setattr(self, name, state[name])
-        large = max(np.abs(m).max(initial=0.0) for m in (self.V, self.basis, self.codec))
-        if abs(self.exponent) > LARGEST_EXPONENT or large > 1e100:
-            raise ValueError("V must be of a size that can be computed with")
+            if name == "exponent":
+                check_number(name, state[name], kind=int, least=EXPONENTS[0], most=EXPONENTS[1])
+            elif kind is int:
+                expect_counts(name, state[name])
+            else:  # a sum of losses may have left the range of numbers
+                check_number(name, state[name], least=0)
+            setattr(self, name, kind(state[name]))
 
 
 class ConvexSpace(Space):
@@ -287,12 +304,6 @@ class ConvexSpace(Space):
         """Return the bound of Σ l_t² that holds against not learning at all, U = I."""
         return convex.Tally.of(self.tally).bound(float(step_max))
 
-    def snapshot(self) -> Self:
-        """Return an immutable picture."""
-        twin = super().snapshot()
-        twin.Q, twin.tally = self.Q.copy(), self.tally.copy()
-        return twin
-
     def dump(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {**super().dump(), "Q": self.Q.copy(), "tally": self.tally.copy()}
@@ -304,11 +315,15 @@ class ConvexSpace(Space):
             raise ValueError("the space must be a dict")
         super().load({k: v for k, v in state.items() if k not in own}, q, encodes)
         expect_keys("the space", state, "V", "basis", "codec", *COUNTERS, *own)
-        self.Q = expect("Q", state["Q"], np.float64, (self.d, self.d))
-        self.tally = expect("tally", state["tally"], np.float64, self.tally.shape)
-        large = max(np.abs(self.Q).max(initial=0.0), np.abs(self.tally).max())
-        if (self.Q != self.Q.T).any() or large > 1e100 or (self.tally[1:] < 0).any():
-            raise ValueError("Q must be symmetric and of a size that can be computed with")
+        largest = {"least": -LARGEST_ENTRY, "most": LARGEST_ENTRY}
+        self.Q = expect("Q", state["Q"], np.float64, (self.d, self.d), **largest)
+        self.tally = expect("tally", state["tally"], np.float64, self.tally.shape, most=1e300)
+        if (self.Q != self.Q.T).any() or (self.tally[1:] < 0).any():
+            raise ValueError("Q must be symmetric, and its tally be made of sums of squares")
+        # What the tally promises of the eigenvalues decides whether they are looked at.
+        rounding = 1e-6 * (1.0 + np.abs(self.Q).max(initial=0.0))
+        if self.d and np.linalg.eigvalsh(self.Q)[0] < self.tally[convex.LEAST] - rounding:
+            raise ValueError("Q must have the eigenvalues that its tally promises, got less")
 
 
 def _both_known(mine: Labels, theirs: Labels) -> npt.NDArray[np.bool_]:

@@ -169,7 +169,8 @@ class _Reader:
         counts = getattr(self._model, "label_counts_", None)
         if counts is None:
             return np.zeros(len(self.tags))
-        return np.asarray(counts / max(self.n_items, 1, counts.max(initial=0)))
+        stored = getattr(self._model, "n_stored_", self.n_items)
+        return np.asarray(counts / max(stored, 1))
 
 
 class TaggerView(_Reader):
@@ -273,9 +274,14 @@ class Tagger(_Reader):
         skipped = len(batch) - len(some)
         if not some:
             return Learnt(skipped=skipped)
-        if self.featurizer is None:
+        before = self.featurizer
+        if before is None:
             self.featurizer = featurizer_for(batch.items)
-        rows = self._rows(batch)
+        try:
+            rows = self._rows(batch)
+        except ValueError:
+            self.featurizer = before
+            raise
         names = None if batch.ids is None else [batch.ids[i] for i in some]
         done = Learnt(skipped=skipped)
         start = 0
@@ -290,7 +296,7 @@ class Tagger(_Reader):
             if stop > start:
                 self._learn_new(batch, some[start:stop], rows[some[start:stop]])
                 done += Learnt(new=stop - start)
-            if stop < len(some):
+            if stop < len(some) and self._is_known(names, stop, set()):  # not lost by the window
                 done += self._replace(batch, some[stop], rows[some[stop] : some[stop] + 1])
                 stop += 1
             start = stop
@@ -317,6 +323,8 @@ class Tagger(_Reader):
             return
         for i, name in zip(some, ids, strict=True):
             text = batch.items[i]
+            if name in self._texts:  # of an item that the window has lost
+                self._drop_text(name)
             if isinstance(text, str) and self._n_characters + len(text) <= LARGEST_TEXTS:
                 self._texts[name] = text
                 self._n_characters += len(text)
@@ -325,6 +333,11 @@ class Tagger(_Reader):
             kept = {n: t for n, t in self._texts.items() if self.learner.has_item(n)}
             self._texts, self._shared = kept, False
             self._n_characters = sum(map(len, kept.values()))
+
+    def _drop_text(self, name: Hashable) -> None:
+        if self._shared:  # a view may still show it
+            self._texts, self._shared = dict(self._texts), False
+        self._n_characters -= len(self._texts.pop(name))
 
     def _replace(self, batch: Batch, i: int, row: Rows) -> Learnt:
         """Take a record whose id is known as a correction."""
@@ -350,9 +363,7 @@ class Tagger(_Reader):
         self._needs("forget")
         self.learner.forget(id)
         if id in self._texts:
-            if self._shared:
-                self._texts, self._shared = dict(self._texts), False
-            self._n_characters -= len(self._texts.pop(id))
+            self._drop_text(id)
 
     def rename(self, old: str, new: str) -> None:
         """Call a tag by another name."""
@@ -406,10 +417,13 @@ class Tagger(_Reader):
         learner, extra = persist.load_with_extra(path)
         try:
             return cls._of(learner, extra)
-        except (ValueError, TypeError, KeyError) as error:
+        except Exception as error:  # what was saved beside the learner may be anything
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"{os.fspath(path)}: {' '.join(str(error).split())[:300]}") from error
+            what = " ".join(str(error).split())[:300]
+            if not isinstance(error, ValueError):
+                what = f"its content does not make sense ({type(error).__name__}: {what})"
+            raise DataError(f"{os.fspath(path)}: {what}") from error
 
     @classmethod
     def _of(cls, learner: StreamClassifier, extra: dict[str, Any]) -> Self:
@@ -425,9 +439,13 @@ class Tagger(_Reader):
         kind = FEATURIZERS.get(saved["featurizer"]["name"])
         if kind is None or type(saved["keep_text"]) is not bool:
             raise ValueError(f"the featurizer must be one of {', '.join(FEATURIZERS)}")
-        tagger = cls(
-            learner, kind.from_state(saved["featurizer"]["state"]), keep_text=saved["keep_text"]
-        )
+        featurizer = kind.from_state(saved["featurizer"]["state"])
+        width = getattr(featurizer, "n_features", learner.n_features_in_)
+        if width != learner.n_features_in_:
+            raise ValueError(
+                f"the featurizer must make {learner.n_features_in_} features, got {width}"
+            )
+        tagger = cls(learner, featurizer, keep_text=saved["keep_text"])
         texts, ids, n = saved["texts"], saved["text_ids"], saved["n_columns"]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError("texts must be a list of strings")

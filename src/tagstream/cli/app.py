@@ -15,6 +15,7 @@ from tagstream.cli.evaluate import demo, evaluate, report, reproduce
 from tagstream.cli.learn import Stopped, learn
 from tagstream.cli.output import Failed, put, say, show_compiling
 from tagstream.cli.predict import explain, inspect, predict
+from tagstream.cli.serve import add, export, list_tokens, revoke, serve
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,13 +23,21 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (learn, predict, explain, inspect, evaluate, demo, reproduce, report):
+for command in (learn, predict, explain, inspect, evaluate, demo, reproduce, report, serve):
     app.command()(command)
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 data_app.command("list")(list_all)
 data_app.command()(fetch)
 data_app.command()(convert)
 app.add_typer(data_app, name="data", help="List, fetch and convert data sets.")
+token_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+token_app.command()(add)
+token_app.command("list")(list_tokens)
+token_app.command()(revoke)
+app.add_typer(token_app, name="token", help="Who may use a service.")
+log_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+log_app.command()(export)
+app.add_typer(log_app, name="log", help="The event log of a service.")
 
 
 def _version(wanted: bool) -> None:

@@ -80,6 +80,11 @@ class ShardedStore:
         return sum(map(len, self._segments)) + len(self._open)
 
     @property
+    def n_seen(self) -> int:
+        """Examples that were ever appended: the number of the next."""
+        return self._open.n_seen
+
+    @property
     def n_labels(self) -> int:
         """Labels per example."""
         return self._open.n_labels

@@ -127,11 +127,13 @@ class KNN(NeighborClassifier):
             lo = self._store.first_seen(positions)
             if self._belief is not None:
                 ends = np.maximum(positions - self.lag, lo)
-                found = self._store.search_rows(rows[part], self._belief.n_votes, lo, ends)[1]
+                asked = self._belief.n_asked(self._store)
+                found = self._store.search_rows(rows[part], asked, lo, ends)[1]
                 items = Items(rows[part], found, None, inputs_of(None))
                 self._belief.learn(items, mine, self._store, self.n_seen_ + done)
             if self.vote == "map":
-                found = self._store.search_rows(rows[part], self.n_neighbors, lo, positions)[1]
+                asked = min(self.n_neighbors, len(self._store))
+                found = self._store.search_rows(rows[part], asked, lo, positions)[1]
                 self._enter(self._count(found), mine)
             self._store.forget()
             done += size
@@ -162,8 +164,9 @@ class KNN(NeighborClassifier):
         self._store.map_labels(columns)
         self.classes_ = as_array(names)
         if self._belief is not None:
-            self._belief.keep([c[0] for c in columns], self._store)
-        self._tables = np.zeros((*self._tables.shape[:2], len(names)), np.int64)
+            self._belief.keep(columns, self._store)
+        if self.vote == "map":
+            self._tables = np.zeros((*self._tables.shape[:2], len(names)), np.int64)
         self._count_again()
 
     def _count_again(self) -> None:
@@ -174,7 +177,7 @@ class KNN(NeighborClassifier):
     def _count(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         """Return C_j, (m, q), of items whose neighbours are at ``found``, −1 being none."""
         Y = self._store.labels(np.maximum(found, 0).ravel()).Y
-        Y = Y.reshape(*found.shape, -1) * (found >= 0)[:, :, None]
+        Y = Y.reshape(*found.shape, self._store.n_labels) * (found >= 0)[:, :, None]
         counts: npt.NDArray[np.int32] = Y.sum(axis=1, dtype=np.int32)
         return counts
 
@@ -195,7 +198,8 @@ class KNN(NeighborClassifier):
 
     def _recount(self) -> None:
         """Count every stored item among all others."""
-        n, k = len(self._store), self.n_neighbors
+        n = len(self._store)
+        k = min(self.n_neighbors, n - 1)
         self._counts = []
         self._tables[:] = 0
         for first in range(0, n, BLOCK):
@@ -251,16 +255,16 @@ class KNN(NeighborClassifier):
         bayesian = self.vote == "map"
         q, n, k = len(self.classes_), len(self._store) if bayesian else 0, self.n_neighbors
         shape = (2, k + 1, q if bayesian else 0)
-        self._tables = expect("tables", state["tables"], np.int64, shape)
-        counts = expect("counts", state["counts"], np.int32, (n, q))
-        if counts.min(initial=0) < 0 or counts.max(initial=0) > k:
-            raise ValueError(f"counts must be of at most {k} neighbours")
+        # A majority has no tables, so the number of neighbours may have been changed.
+        wanted = shape if bayesian else (2, None, 0)
+        stored = expect("tables", state["tables"], np.int64, wanted)
+        counts = expect("counts", state["counts"], np.int32, (n, q), least=0, most=k)
         # The tables are what the counts add up to: no number of theirs is taken on trust.
-        stored, self._tables = self._tables, np.zeros(shape, np.int64)
+        self._tables = np.zeros(shape, np.int64)
         if bayesian:
             self._tally(counts, self._store.labels(), 1)
-        if (stored != self._tables).any():
-            raise ValueError("tables must be the sums of the counts")
+            if (stored != self._tables).any():
+                raise ValueError("tables must be the sums of the counts")
         check_number("next_count", state["next_count"], kind=int, least=1, most=2.0**60)
         if bayesian and state["next_count"] <= self.n_seen_:
             raise ValueError(f"next_count must lie after {self.n_seen_} examples")

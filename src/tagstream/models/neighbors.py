@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream.base import StreamClassifier
+from tagstream.base import StreamClassifier, check_name
 from tagstream.belief import PARTS, Belief, Items, Reasons
 from tagstream.checks import Rows, check_choice, check_number
 from tagstream.decision import check_rule, decide
@@ -132,13 +132,17 @@ class NeighborClassifier(StreamClassifier):
         votes = (max(1, (3 * k + 5) // 10), k, 3 * k)
         return Belief(self.n_features_in_, sparse=self._sparse, votes=votes, lag=self.lag)
 
-    def _load_belief(self, state: Any, *, wide: bool) -> None:
-        """Take over the head that a file holds; ``wide``: the regression takes sparse rows."""
+    def _load_belief(self, state: Any, *, wide: bool, width: int = 0) -> None:
+        """Take over the head that a file holds.
+
+        ``wide``: the regression takes sparse rows; ``width``: so many features, 0 before there is
+        one.
+        """
         self._belief = self._new_belief()
         if (self._belief is None) != (state is None):
             raise ValueError("there must be a head if and only if it is asked for")
         if self._belief is not None:
-            self._belief.load(state, len(self.classes_), self._store, wide=wide)
+            self._belief.load(state, len(self.classes_), self._store, wide=wide, width=width)
 
     def _load_store(self, state: Any) -> Store:
         """Return the stored examples that a file holds."""
@@ -149,13 +153,17 @@ class NeighborClassifier(StreamClassifier):
                 f"the store must have {self.n_features_in_} features and {len(self.classes_)} "
                 f"labels, got {store.n_features} and {store.n_labels}"
             )
+        if store.n_seen != self.n_seen_:
+            raise ValueError(f"the store must have seen {self.n_seen_} rows, got {store.n_seen}")
         return store
 
     def _n_asked(self) -> int:
         """Return how many neighbours are looked up: those that vote, or that the head asks."""
         if not self.n_neighbors >= 1:  # changed since it was last checked
             self._check_params()
-        return self.n_neighbors if self._belief is None else self._belief.n_votes
+        if self._belief is not None:
+            return self._belief.n_asked(self._store)
+        return min(self.n_neighbors, max(len(self._store), 1))
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
         rows = X.astype(np.float32, copy=False)
@@ -202,12 +210,17 @@ class NeighborClassifier(StreamClassifier):
         with self._lock:
             position = self._position(id)
             self._check_params()
-            names = self.classes_.tolist()
+            if self._single and not isinstance(labels, (set, frozenset, list, tuple, np.ndarray)):
+                labels = {labels}  # the one that it has
             named = isinstance(labels, (set, frozenset, list, tuple))
+            if not named and not isinstance(labels, np.ndarray):
+                raise ValueError(f"labels must be a set of names or a 0/1 vector, got {labels!r}")
             form: Any = [labels] if named else np.atleast_2d(labels)
-            batch = read_labels(form, classes, names)
+            batch = read_labels(form, classes, self.classes_.tolist())
             if len(batch.labels.Y) != 1 or batch.single:
                 raise ValueError("labels must be those of one item")
+            if self._single and batch.labels.Y.sum() != 1:
+                raise ValueError(f"labels must be one label as in earlier calls, got {labels!r}")
             self._set_names(batch.names)
             self._relabel(position, batch.labels)
         return self
@@ -225,6 +238,7 @@ class NeighborClassifier(StreamClassifier):
         """
         with self._lock:
             check_is_fitted(self)
+            into = check_name("into", into)
             merged = {self._column(name) for name in names}
             if not merged:
                 raise ValueError("names must hold at least one label, got none")
@@ -276,6 +290,11 @@ class NeighborClassifier(StreamClassifier):
 
     # ------------------------------------------------------------------ what is stored
     @property
+    def n_stored_(self) -> int:
+        """How many items are stored."""
+        return len(self._store)
+
+    @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
         """How many of the stored items have each label, in the order of ``classes_``."""
         if not len(self._store):
@@ -316,12 +335,18 @@ class NeighborClassifier(StreamClassifier):
             rows = self._check_query(X).astype(np.float32, copy=False)
             located = self._locate(rows, self._n_asked())
             reasons = None
-            if self._belief is None:
+            if not len(self._store):
+                scores = np.zeros((rows.shape[0], len(self.classes_)))
+            elif self._belief is None:
                 scores = self._scored(located)
             else:
                 reasons = self._belief.reasons(self._to_weigh(located), self._store)
                 scores = reasons.p
-            chosen = decide(scores, self.decide)
+            scores = self._shares(scores)
+            if self._single:
+                chosen = scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])
+            else:
+                chosen = decide(scores, self.decide)
             return [
                 self._explain_one(located, scores[i], chosen[i], reasons, i)
                 for i in range(rows.shape[0])

@@ -45,16 +45,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.checks import LARGEST_COUNT, Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled
 from tagstream.models.blocks import (
-    LARGEST_COUNT,
     Block,
     BlockClassifier,
     Bools,
     Bytes,
     Matrix,
-    Restored,
     Scaling,
     check_size,
     insert,
@@ -299,7 +297,7 @@ def _as_csr(X: Rows) -> tuple[Matrix, Ints, Ints]:
     return data, np.tile(np.arange(p), n), np.arange(n + 1) * p
 
 
-class _Ranker(Restored):
+class _Ranker:
     """A started OLANSGD: scaling, weights, and the regressed threshold.
 
     ``B`` has shape (p + 1, 2, q), ``C`` (2, 2), the triangle ``S`` of the threshold regression

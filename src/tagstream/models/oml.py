@@ -37,6 +37,9 @@ __all__ = ["OML"]
 
 SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
+# Numbers of a lift that a few bytes of a file may ask for: it is as wide as sparse rows are.
+LARGEST_LIFT = 2**28
+
 
 class Embedded(NamedTuple):
     """Items in label space and their codes."""
@@ -207,7 +210,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             made = self._embed(rows)
             positions = len(store) + np.arange(rows.shape[0])
             store.append(rows, labels, ids, made.codes)
-            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_votes
+            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
             found = store.search_codes(made.codes, k, lo, positions)[1]
             nearest = found[:, 0]
             theirs = store.labels(np.maximum(nearest, 0))
@@ -246,8 +249,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             )  # fmt: skip
             if self._belief is not None:
                 self._belief.refit(spread, self._choice.ridge, self._store)
-            self._space.renew()
-            self._store.encode(Encoder(self._projection, self._space.snapshot()))
+            self._recode()
+
+    def _recode(self) -> None:
+        """Make the stored codes anew with the present V."""
+        assert self._projection is not None
+        self._space.renew()
+        self._store.encode(Encoder(self._projection, self._space.snapshot()))
         self._asked = None
 
     def _vote_rule(self) -> float:
@@ -295,8 +303,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._space.keep([c[0] for c in columns])
         self.classes_ = as_array(names)
         if self._belief is not None:
-            self._belief.keep([c[0] for c in columns], self._store)
+            self._belief.keep(columns, self._store)
+        self._asked = None
         if self._projection is not None:
+            self._projection = self._projection.kept([c[0] for c in columns])
+            self._recode()
             self._renew(self.n_seen_)
 
     # ------------------------------------------------------------------ neighbours
@@ -347,6 +358,10 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             "OML", state, "store", "space", "belief", "projection", "choice", "seed", "next_fit",
             "next_choice",
         )  # fmt: skip
+        if self._sparse and self.lift in projection.LIFTS[:2]:
+            size = self.n_features_in_ * projection.LIFT_SIZE
+            if size > LARGEST_LIFT:
+                raise ValueError(f"a lift must hold at most {LARGEST_LIFT} numbers, got {size}")
         self._asked = None
         self._store = self._load_store(state["store"])
         q, fitted = len(self.classes_), state["projection"] is not None
@@ -360,8 +375,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         d = self._space.d if fitted else None
         if self._store.code_width != d:
             raise ValueError(f"codes must have {d} columns, got {self._store.code_width}")
-        lifted = self._projection is not None and self._projection.lift is not None
-        self._load_belief(state["belief"], wide=self._sparse and not lifted)
+        lift = None if self._projection is None else self._projection.lift
+        width = self.n_features_in_ if lift is None else len(lift.b)
+        self._load_belief(
+            state["belief"], wide=self._sparse and lift is None, width=width if fitted else 0
+        )
         choice = state["choice"]
         self._choice = None if choice is None else projection.Choice.load(choice)
         if fitted and choice is None:

@@ -198,6 +198,7 @@ class PublishedOML(NeighborClassifier):
     # ------------------------------------------------------------------ state
     def _freeze(self, twin: PublishedOML) -> None:
         twin._store, twin._space = self._store.snapshot(), self._space.snapshot()
+        twin._space.V = self._space.V.copy()  # codes follow V at once
 
     def _dump(self) -> dict[str, Any]:
         return {

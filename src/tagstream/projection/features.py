@@ -13,7 +13,7 @@ rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,14 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.checks import (
+    LARGEST_VALUE,
+    Rows,
+    check_choice,
+    check_number,
+    expect,
+    expect_keys,
+)
 from tagstream.examples import Examples, evenly
 from tagstream.kernels import dense_squares, project_dense, row_squares
 from tagstream.labels import Labels
@@ -34,6 +41,8 @@ LIFTS = ("kernel", "fourier", None)
 LIFT_SIZE = 1000  # features of a lift
 CACHED = 2**21  # random numbers that are kept between fits instead of being drawn again
 FARTHEST = 1e3  # from the middle, in bandwidths: beyond, a coordinate is as good as there
+STEEPEST = 1e30  # one over the bandwidth
+LARGEST_WEIGHT = 1e6  # of a lift in a file; a coordinate, or a normal number times √p
 JITTER = 1e-6  # on the diagonal of a kernel matrix, of which features have single precision
 
 
@@ -52,7 +61,7 @@ class Choice:
         expect_keys("the choice", state, *cls.__dataclass_fields__)
         check_choice("scale", state["scale"], SCALES)
         check_choice("lift", state["lift"], LIFTS)
-        check_number("bandwidth", state["bandwidth"], least=0, most=1e300)
+        check_number("bandwidth", state["bandwidth"], least=1e-300, most=1e300)
         check_number("ridge", state["ridge"], least=0, most=1e300)
         return cls(**state)
 
@@ -114,9 +123,17 @@ class Lift:
         expect_keys("the lift", state, "kind", *_ARRAYS)
         if state["kind"] not in LIFTS[:2]:
             raise ValueError(f"a lift must be one of {LIFTS[:2]}, got {state['kind']!r}")
-        b = expect("lift b", state["b"], np.float32, (None,))
-        shapes = {"W": (p, len(b)), "m": (p,), "u": (p,)}
-        rest = {n: expect(f"lift {n}", state[n], np.float32, s) for n, s in shapes.items()}
+        b = expect("lift b", state["b"], np.float32, (None,), least=-1e16, most=1e16)
+        if not len(b):
+            raise ValueError("a lift must have features, got none")
+        rest = {
+            name: expect(f"lift {name}", state[name], np.float32, shape, least=-most, most=most)
+            for name, shape, most in (
+                ("W", (p, len(b)), LARGEST_WEIGHT),
+                ("m", (p,), LARGEST_VALUE),
+                ("u", (p,), STEEPEST),
+            )
+        }
         return cls(state["kind"], rest["W"], b, rest["m"], rest["u"])
 
 
@@ -146,7 +163,7 @@ class Features:
         What dense rows are shifted and divided by; of sparse rows only the latter, for each column
         that has an entry.
     columns : int array of shape (a,), or None
-        Of sparse rows without a lift, the columns that have an entry: there are no others.
+        Of sparse rows without a lift, the columns that are kept.
     lift : Lift or None
     factor : array of shape (D, D), or None
         The features of a kernel are not at right angles: with K = LLᵀ the kernel matrix of its
@@ -155,6 +172,8 @@ class Features:
         How many there are.
     moments : pair of arrays of shape (p,), or None
         Mean and deviation of dense rows.
+    n_inputs : int
+        Width p of sparse rows.
     """
 
     unit: bool
@@ -165,6 +184,7 @@ class Features:
     factor: Matrix | None
     n_features: int
     moments: tuple[Matrix, Matrix] | None = None
+    n_inputs: int = 0
 
     def __call__(self, rows: Rows) -> Any:
         """Return the features of rows: an array, or a CSR matrix of single precision."""
@@ -174,14 +194,28 @@ class Features:
         if self.columns is None:
             shifted = rows - self.middle
             return shifted if self.deviation is None else shifted / self.deviation
-        # All entries lie in the kept columns, which are renumbered without a search.
+        return self._kept(rows)
+
+    def _kept(self, rows: sp.csr_matrix) -> sp.csr_matrix:
+        """Return the kept columns of sparse rows, renumbered."""
+        assert self.columns is not None
+        place = self._place[rows.indices]
+        keep = place >= 0
+        ends = np.concatenate(([0], np.cumsum(keep)))[rows.indptr]
         kept = sp.csr_matrix((rows.shape[0], len(self.columns)), dtype=np.float32)
-        kept.indices = np.searchsorted(self.columns, rows.indices).astype(np.int32)
-        kept.indptr = rows.indptr
-        kept.data = rows.data.astype(np.float32, copy=False)
+        kept.indices, kept.indptr = place[keep], ends
+        kept.data = rows.data[keep].astype(np.float32, copy=False)
         if self.deviation is not None:
             kept.data = (kept.data / self.deviation[kept.indices]).astype(np.float32)
         return kept
+
+    @cached_property
+    def _place(self) -> npt.NDArray[np.int32]:
+        """Where each column of sparse rows went; −1 for those that are not kept."""
+        assert self.columns is not None
+        place = np.full(self.n_inputs, -1, np.int32)
+        place[self.columns] = np.arange(len(self.columns), dtype=np.int32)
+        return place
 
     @property
     def offset(self) -> Matrix | float:
@@ -209,19 +243,20 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
     if examples.sparse and choice.lift is None:
         columns = _used_columns(examples)
         if choice.scale != "standard":
-            return Features(unit, None, None, columns, None, None, len(columns))
+            return Features(unit, None, None, columns, None, None, len(columns), n_inputs=p)
         _, deviation = moments(examples, unit)
-        return Features(unit, None, deviation[columns], columns, None, None, len(columns))
+        own = deviation[columns]
+        return Features(unit, None, own, columns, None, None, len(columns), n_inputs=p)
     middle, deviation = moments(examples, unit)
     standard = choice.scale == "standard"
     if choice.lift is None:
         spread = deviation if standard else None
         return Features(unit, middle, spread, None, None, None, p, (middle, deviation))
     # Rows that differ by next to nothing ask for numbers beyond the range of single precision.
-    u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), 1e30)
+    u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), STEEPEST)
     lift, factor = _make_lift(examples, choice.lift, unit, middle, u, lift_size, seed)
-    own = None if examples.sparse else (middle, deviation)
-    return Features(unit, None, None, None, lift, factor, len(lift.b), own)
+    both = None if examples.sparse else (middle, deviation)
+    return Features(unit, None, None, None, lift, factor, len(lift.b), both)
 
 
 def _used_columns(examples: Examples) -> npt.NDArray[np.int32]:

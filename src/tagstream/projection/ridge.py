@@ -17,9 +17,9 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import Rows, expect, expect_keys
+from tagstream.checks import LARGEST_VALUE, Rows, expect, expect_keys
 from tagstream.examples import Examples, count_labels
-from tagstream.kernels import project_dense, project_sparse
+from tagstream.kernels import column_products, normal_sparse, project_dense, project_sparse
 from tagstream.labels import Labels
 from tagstream.projection.features import (
     JITTER,
@@ -34,7 +34,10 @@ from tagstream.projection.features import (
 )
 
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
-DIRECT = 3000  # smaller side of the features up to which normal equations are formed
+DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
+PRIMAL = 3000  # features up to which normal equations are formed
+ROUNDS, WARM_ROUNDS = 25, 5  # of conjugate gradients, from nothing and from the last fit
+LARGEST_WEIGHT = 1e60  # of P in a file; the inverse of the smallest features there are
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,8 @@ class Projection:
                 inputs.indptr.astype(np.int64), self._row_of[inputs.indices],
                 inputs.data.astype(np.float32, copy=False), self.P, self.c, out,
             )  # fmt: skip
-        return out
+        # Labels are 0 and 1: what is farther from them than any feature may be says no more.
+        return np.clip(out, -LARGEST_VALUE, LARGEST_VALUE, out=out)
 
     def dump(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -130,11 +134,13 @@ class Projection:
         expect_keys("the projection", state, "P", "c", "lift", "columns", "p", "unit")
         if type(state["unit"]) is not bool or type(state["p"]) is not int:
             raise ValueError("unit must be true or false, and p a count")
-        c = expect("c", state["c"], np.float64, (q,))
+        largest = {"least": -LARGEST_WEIGHT, "most": LARGEST_WEIGHT}
+        c = expect("c", state["c"], np.float64, (q,), **largest)
         lift = None if state["lift"] is None else Lift.load(state["lift"], p)
         if not sparse or lift is not None:
             width = p if lift is None else len(lift.b)
-            return cls(expect("P", state["P"], np.float64, (width, q)), c, lift, unit=state["unit"])
+            P = expect("P", state["P"], np.float64, (width, q), **largest)
+            return cls(P, c, lift, unit=state["unit"])
         columns = expect("columns", state["columns"], np.int32, (None,))
         if (np.diff(columns, prepend=-1) <= 0).any() or columns.max(initial=0) >= p:
             raise ValueError(f"columns must rise within 0 to {p - 1}")
@@ -142,6 +148,10 @@ class Projection:
         if P[-1].any():
             raise ValueError("P must be zero for features that no example has")
         return cls(P, c, None, columns, p, state["unit"])
+
+    def kept(self, columns: list[int]) -> Projection:
+        """Return the same map with some of the labels only."""
+        return replace(self, P=np.ascontiguousarray(self.P[:, columns]), c=self.c[columns])
 
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
@@ -307,7 +317,8 @@ def _targets(mean: Matrix, labels: Labels) -> Matrix:
 
 
 def _total(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
-    return (np.asarray(X.sum(axis=0, dtype=np.float64)).ravel(),)
+    # Sparse sums of single numbers are single whatever dtype is asked for.
+    return (np.asarray(X.astype(np.float64).sum(axis=0)).ravel(),)
 
 
 def _squares(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
@@ -352,9 +363,11 @@ def _single_right(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Any, .
 
 
 def _single_normal(P: Any, shift: Any, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
-    R = X @ P
-    R -= shift
-    return (np.asarray(X.T @ R),)
+    if sp.issparse(X):
+        out = np.zeros_like(P)
+        normal_sparse(X.indptr.astype(np.int64), X.indices, X.data, P, shift, out)
+        return (out,)
+    return (np.asarray(X.T @ (X @ P - shift)),)
 
 
 def fit(
@@ -412,7 +425,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
     """
     ridge = max(ridge, 1e-300)
     none = np.zeros(X.q)
-    if min(X.n, X.p) <= DIRECT:
+    if X.p <= PRIMAL if X.primal else X.n <= DIRECT:
         if X.primal:
             inner, right, mid, variances, rounding = X.equations()
         else:
@@ -435,12 +448,13 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
 
     else:
         variances, ridge, mid = X.variances(), max(ridge, 1e-30), X.mid  # in single precision
+        cold = start is None
         # A constant column has nothing but rounding errors to offer.
         flat = variances <= 1e-6 * X.n * mid**2
         diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
         start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
-        tolerance, rounds = 1e-3, 25
-        if not X.masked:
+        tolerance, rounds = 1e-3, ROUNDS if cold else WARM_ROUNDS
+        if not X.masked and X.features.factor is None:  # turned features are made in double
             scale = diagonal.astype(np.float32)
             P = _conjugate_gradients(
                 lambda P: X.single_normal(P, ridge), lambda B: B / scale,
@@ -472,7 +486,9 @@ def _conjugate_gradients(
     """Solve one positive definite system per column, all columns in step; sums are double."""
 
     def products(A: Any, B: Any) -> Matrix:
-        return np.asarray((A * B).sum(axis=0, dtype=np.float64))
+        out = np.zeros(A.shape[1])
+        column_products(A, B, out)
+        return out
 
     def share(A: Matrix, B: Matrix) -> Any:
         return np.divide(A, B, out=np.zeros_like(A), where=B > 0).astype(right.dtype)

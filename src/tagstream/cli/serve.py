@@ -1,0 +1,152 @@
+"""``tagstream serve``, ``token`` and ``log``: the service and what belongs to its folder."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tagstream.cli.options import JsonOption, complete
+from tagstream.cli.output import Failed, new_table, put, put_json, put_table, say
+
+FolderArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder that holds everything of the service.")
+]
+ROLES = ("read", "write", "admin")
+
+
+def serve(
+    folder: FolderArgument,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", "-m", metavar="FILE", help="A model file to start from."),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")
+    ] = 8080,
+    example: Annotated[
+        bool, typer.Option("--example", help="Begin a new folder with some short texts.")
+    ] = False,
+    snapshot_every: Annotated[
+        int, typer.Option("--snapshot-every", min=1, help="Snapshot after so many events.")
+    ] = 10_000,
+) -> None:
+    """Serve DIR over HTTP: suggest, learn, explain, and a page to do it by hand.
+
+    DIR is made if it is not there. Every change is on the disk before it is answered; after a
+    crash the same command goes on where it was. The address goes to standard output once it
+    answers; the log goes to standard error, one JSON object on a line. SIGTERM ends it in order.
+
+    \b
+    Examples:
+      tagstream serve tags --example
+      tagstream serve tags --model m.tgs --port 9000
+      tagstream token add tags anna --role write && tagstream serve tags --host 0.0.0.0
+    """
+    from tagstream.serve.example import example_changes
+    from tagstream.serve.run import check_host, log_to
+    from tagstream.serve.run import serve as run
+    from tagstream.serve.tokens import Tokens
+    from tagstream.serve.writer import Service
+
+    try:
+        check_host(host, Tokens(folder / "tokens.json"))
+    except ValueError as error:
+        raise Failed(str(error).replace("DIR", str(folder))) from None
+    if model is not None and not model.exists():
+        raise Failed(f"{model}: No such file or directory")
+    log_to()
+    service = Service(folder, model=model, snapshot_events=snapshot_every)
+    if example:
+        service.first = example_changes()
+    code = run(service, host, port, on_ready=lambda url: put(f"{url}\n"))
+    if code:
+        raise typer.Exit(code)
+
+
+# ---------------------------------------------------------------------- tokens
+def add(
+    folder: FolderArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who has it; seen in the log.")],
+    role: Annotated[
+        str,
+        typer.Option(
+            "--role",
+            metavar="|".join(ROLES),
+            help="read: ask. write: and learn. admin: and change tags, snapshot.",
+            autocompletion=complete(ROLES),
+        ),
+    ] = "write",
+) -> None:
+    """Make a token and print it, this once; a running service takes it at once."""
+    from tagstream.serve.tokens import Tokens
+
+    folder.mkdir(parents=True, exist_ok=True)
+    put(Tokens(folder / "tokens.json").add(name, role) + "\n")
+
+
+def list_tokens(folder: FolderArgument, json: JsonOption = False) -> None:
+    """List the tokens of DIR: names and roles, not the tokens themselves."""
+    from tagstream.serve.tokens import Tokens
+
+    tokens = Tokens(folder / "tokens.json").all
+    made = [
+        datetime.datetime.fromtimestamp(token.made, datetime.timezone.utc).isoformat(" ", "seconds")
+        for token in tokens
+    ]
+    if json:
+        put_json(
+            [{"name": t.name, "role": t.role, "made": m} for t, m in zip(tokens, made, strict=True)]
+        )
+        return
+    table = new_table("name", "role", "made")
+    for token, when in zip(tokens, made, strict=True):
+        table.add_row(token.name, token.role, when)
+    put_table(table)
+
+
+def revoke(
+    folder: FolderArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token.")],
+) -> None:
+    """Take a token back; a running service refuses it at once."""
+    from tagstream.serve.tokens import Tokens
+
+    if not Tokens(folder / "tokens.json").revoke(name):
+        raise Failed(f"NAME must be that of a token of {folder}, got {name!r}")
+    say(f"the token of {name} is revoked")
+
+
+# ---------------------------------------------------------------------- the log
+def export(
+    folder: FolderArgument,
+    items: Annotated[
+        bool,
+        typer.Option("--items", help="Only the items as they are now, with their tags of today."),
+    ] = False,
+) -> None:
+    """Write the event log as JSON lines, which ``tagstream learn`` can learn.
+
+    One line is one event, in order: {"id", "text" or "x", "y"} is an item that was learnt;
+    {"event": "rename", ...} and the like are other changes. The service may run meanwhile.
+    """
+    from tagstream.serve.log import EventLog, renamed
+
+    path = folder / "events.db"
+    if not path.exists():
+        raise Failed(f"{folder} must be a folder of the service, got no events.db in it")
+    log = EventLog(path, read_only=True)
+    try:
+        if not items:
+            for event in log.after(0):
+                put_json(event.line())
+            return
+        changes = log.tag_changes()
+        for event in log.states():
+            later = (change for change in changes if change.position > event.position)
+            put_json({**event.body, "y": renamed(event.body["y"], later)})
+    finally:
+        log.close()

@@ -1,0 +1,262 @@
+"""What every request passes: who may, how large, from where; and what every answer carries.
+
+It is plain ASGI around the application, so that a request that is refused costs little and no body
+is parsed before it is known who sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from tagstream.serve.tokens import Token, Tokens
+
+__all__ = ["HEADERS", "Gate", "is_loopback"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+# Label Studio's webhooks carry no credentials, so its address may carry a token instead.
+_LS_KEY = re.compile(r"^/ls/key/([^/]+)(/.*)?$")
+_REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+logger = logging.getLogger("tagstream.serve.requests")
+
+
+class _Stop(Exception):
+    """The request ends here."""
+
+    def __init__(self, status: int, message: str, field: str = "", **headers: str) -> None:
+        super().__init__(message)
+        self.status, self.message, self.field, self.headers = status, message, field, headers
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name means this machine only.
+
+    Examples
+    --------
+    >>> is_loopback("127.0.0.1"), is_loopback("[::1]"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    return host.strip("[]") in ("localhost", "::1") or bool(
+        re.fullmatch(r"127\.\d{1,3}\.\d{1,3}\.\d{1,3}", host)
+    )
+
+
+class Gate:
+    """The application with limits, roles, headers, a log line and a count around it.
+
+    Parameters
+    ----------
+    app : ASGI application
+    tokens : Tokens
+    roles : mapping of path to role
+        A path that is not in it is open to everyone.
+    is_open : bool
+        Without tokens everyone may do everything; only for loopback.
+    max_body : int
+        Bytes.
+    seconds : float
+        The body must have come after so long.
+    count : callable
+        Called with method, route, status and seconds of each request.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        tokens: Tokens,
+        roles: Mapping[str, str],
+        is_open: bool,
+        max_body: int,
+        seconds: float,
+        count: Callable[[str, str, int, float], None],
+    ) -> None:
+        self.app, self.tokens, self.roles = app, tokens, roles
+        self.is_open, self.max_body, self.seconds = is_open, max_body, seconds
+        self.count = count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        given = headers.get("x-request-id", "")
+        request_id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                has = {name for name, _ in message["headers"]}
+                more = {**HEADERS, "x-request-id": request_id}
+                message["headers"] = [
+                    *message["headers"],
+                    *((k.encode(), v.encode()) for k, v in more.items() if k.encode() not in has),
+                ]
+            await send(message)
+
+        who = "-"
+        try:
+            secret = self._secret(scope, headers)
+            who = self._admit(scope, headers, secret)
+            body = await self._body(scope, headers, receive)
+            await self.app(scope, _replay(body, receive), answer)
+        except _Stop as stop:
+            await _send_error(answer, stop)
+        except Exception:
+            logger.exception("a request failed", extra={"request_id": request_id})
+            if status == 0:
+                await _send_error(answer, _Stop(500, "something went wrong; it is in the log"))
+        finally:
+            seconds = time.perf_counter() - start
+            route = getattr(scope.get("route"), "path", None)
+            path = str(scope["path"])
+            self.count(scope["method"], route or "other", status, seconds)
+            logger.info(
+                "request",
+                extra={
+                    "request_id": request_id,
+                    "method": scope["method"],
+                    "path": path,
+                    "status": status,
+                    "ms": round(seconds * 1000, 2),
+                    "who": who,
+                },
+            )
+
+    # ------------------------------------------------------------------ who
+    def _secret(self, scope: Scope, headers: Mapping[str, str]) -> str | None:
+        """Return the token of a request; one in the path is taken out of it."""
+        found = _LS_KEY.match(scope["path"])
+        if found:
+            scope["path"] = "/ls" + (found[2] or "")
+            scope["raw_path"] = scope["path"].encode()
+            return found[1]
+        scheme, _, value = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return value.strip()
+        if scheme.lower() == "basic":
+            try:
+                decoded = base64.b64decode(value, validate=True).decode("utf-8", "replace")
+            except (binascii.Error, ValueError):
+                return ""
+            return decoded.partition(":")[2]
+        return None
+
+    def _admit(self, scope: Scope, headers: Mapping[str, str], secret: str | None) -> str:
+        """Return who asks, or stop the request."""
+        host = headers.get("host", "")
+        origin = headers.get("origin")
+        if origin is not None and scope["method"] not in _SAFE and urlsplit(origin).netloc != host:
+            raise _Stop(403, f"Origin must be this service, got {origin!r}", "Origin")
+        role = self.roles.get(scope["path"])
+        if not len(self.tokens) and self.is_open:
+            # A page elsewhere whose name was made to point to this machine must not get in.
+            if not is_loopback(re.sub(r":\d+$", "", host)):
+                raise _Stop(403, f"Host must be this machine, got {host!r}", "Host")
+            return "-"
+        token = self.tokens.find(secret) if secret else None
+        if role is not None:
+            self._check_role(token, role)
+        return token.name if token else "-"
+
+    def _check_role(self, token: Token | None, role: str) -> None:
+        if token is None:
+            raise _Stop(
+                401,
+                "Authorization must be 'Bearer <token>' with a token of this service",
+                "Authorization",
+                **{"www-authenticate": "Bearer"},
+            )
+        if not token.may(role):
+            raise _Stop(
+                403, f"the token must have the role {role}, got {token.role}", "Authorization"
+            )
+
+    # ------------------------------------------------------------------ how much
+    async def _body(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> bytes:
+        if scope["method"] in _SAFE:
+            return b""
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length[:20]) > self.max_body:
+            raise _Stop(413, f"the body must have at most {self.max_body} bytes, got {length}")
+        try:
+            body = await asyncio.wait_for(self._read(receive), self.seconds)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise _Stop(408, f"the body must come within {self.seconds:g} s") from None
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind != "application/json":
+            raise _Stop(415, f"Content-Type must be application/json, got {kind!r}", "Content-Type")
+        return body
+
+    async def _read(self, receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Stop(400, "the body must come as a whole, got a part")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self.max_body:
+                raise _Stop(413, f"the body must have at most {self.max_body} bytes, got more")
+            if not message.get("more_body"):
+                return b"".join(parts)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    told = False
+
+    async def again() -> Message:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _send_error(send: Send, stop: _Stop) -> None:
+    content: dict[str, Any] = {"error": stop.message}
+    if stop.field:
+        content["field"] = stop.field
+    body = json.dumps(content).encode()
+    fields = {"content-type": "application/json", "content-length": str(len(body)), **stop.headers}
+    headers = [(name.encode(), value.encode()) for name, value in fields.items()]
+    await send({"type": "http.response.start", "status": stop.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,430 @@
+"""The service over HTTP: shapes, roles, limits, errors that name the field, the page's headers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+pytest.importorskip("prometheus_client")
+pytest.importorskip("uvicorn")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fake_tagger import FakeTagger
+from serving import serving
+from tagstream.serve import app as module
+from tagstream.serve import gate, schema, writer
+from tagstream.serve.app import ROLES
+from tagstream.serve.example import example_changes
+from tagstream.serve.run import JsonLines, address, check_host
+from tagstream.serve.tokens import Tokens
+from tagstream.serve.writer import Change, Service
+
+
+@pytest.fixture
+def client(tmp_path):
+    with serving(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("shared")) as made:
+        yield made
+
+
+def item(name: str, text: str, *tags: str) -> dict[str, Any]:
+    return {"id": name, "text": text, "y": [*tags]}
+
+
+def learn(client: Any, *items: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post("/v1/learn", json={"items": [*items]})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# ---------------------------------------------------------------------- the loop
+def test_suggest_correct_learn(client):
+    assert learn(client, item("1", "sort a list", "python"), item("2", "swim", "sea")) == {
+        "n": 2,
+        "duplicates": 0,
+        "position": 2,
+    }
+    told = client.post("/v1/suggest", json={"items": [{"text": "sort this list"}]}).json()
+    assert told["items"][0]["tags"] == ["python"]
+    assert next(iter(told["items"][0]["scores"])) == "python"
+    learn(client, item("1", "sort a list", "lists"))
+    told = client.post("/v1/suggest", json={"items": [{"text": "sort this list"}], "top": 1})
+    assert told.json()["items"][0]["tags"] == ["lists"]
+    assert learn(client, item("1", "sort a list", "lists"))["duplicates"] == 1
+
+
+def test_why_has_the_neighbours_text_and_what_spoke_for_each_tag(client):
+    learn(client, item("1", "sort a list", "python"))
+    told = client.post("/v1/explain", json={"items": [{"text": "sort"}]}).json()["items"][0]
+    assert told["neighbours"][0]["text"] == "sort a list"
+    assert told["neighbours"][0]["tags"] == ["python"]
+    assert set(told["parts"]) == {"python"}
+
+
+def test_numbers_and_named_values_are_items_too(client):
+    numbers = [{"id": 1, "x": [0.5, 2], "y": ["a"]}, {"id": "2", "x": [3, 4.5], "y": []}]
+    assert learn(client, *numbers)["n"] == 2
+    told = client.post("/v1/suggest", json={"items": [{"x": [0.5, 2]}]})
+    assert told.status_code == 200
+    wrong = client.post("/v1/suggest", json={"items": [{"text": "t"}]})
+    assert (wrong.status_code, wrong.json()["field"]) == (422, "items")
+
+
+def test_forget_and_tags(client):
+    learn(client, item("1", "a b", "py"), item("2", "b c", "python"), item("3", "d", "sea"))
+    assert client.post("/v1/forget", json={"ids": ["3", "nobody"]}).json()["n"] == 1
+    merged = {"tags": ["py"], "into": "python", "key": "m"}
+    assert client.post("/v1/tags/merge", json=merged).json()["n"] == 1
+    assert client.post("/v1/tags/merge", json=merged).json() == {
+        "n": 0,
+        "duplicates": 1,
+        "position": 5,
+    }
+    renamed = {"old": "python", "new": "snake"}
+    assert client.post("/v1/tags/rename", json=renamed).json()["n"] == 1
+    again = client.post("/v1/tags/rename", json=renamed)
+    assert (again.status_code, again.json()["field"]) == (404, "old")
+    tags = client.get("/v1/tags").json()["tags"]
+    assert [(tag["tag"], tag["count"]) for tag in tags] == [("snake", 2)]
+    assert set(tags[0]["lately"]) == {"n", "precision", "recall", "f1"}
+    assert client.get("/v1/items").json()["items"][0]["y"] == ["snake"]
+    assert client.get("/v1/items?tag=sea").json()["items"] == []
+    assert client.post("/v1/tags/remove", json={"tag": "snake"}).json()["n"] == 1
+    assert client.get("/v1/tags").json() == {"tags": []}
+
+
+def test_info_progress_snapshot_and_metrics(client, tmp_path):
+    learn(client, item("1", "sort a list", "python"), item("2", "sort a list now", "python"))
+    info = client.get("/v1/info").json()
+    assert (info["n_items"], info["position"], info["n_tags"]) == (2, 2, 1)
+    assert info["model_version"].endswith("+2")
+    assert client.get("/v1/progress").json()["curve"][-1]["position"] == 2
+    assert client.post("/v1/snapshot").json()["position"] == 2
+    assert (tmp_path / "snapshots" / "000000000002.tgs").exists()
+    metrics = client.get("/metrics").text
+    names = {line.split("{")[0].split()[0] for line in metrics.splitlines() if line[0] != "#"}
+    assert {"tagstream_items", "tagstream_requests_total", "tagstream_log_position"} <= names
+    assert all(name.startswith("tagstream_") for name in names)
+
+
+def test_what_to_tag_next(client):
+    learn(client, item("1", "sort list", "a"), item("2", "swim sea", "b"))
+    pool = [{"id": "p1", "text": "sort list"}, {"id": "p2", "text": "sort swim salt"}]
+    assert client.post("/v1/pool", json={"items": pool}).json()["n"] == 2
+    told = client.get("/v1/next?n=2").json()
+    assert [found["id"] for found in told["items"]] == ["p2", "p1"]
+    assert told["items"][0]["certainty"] < told["items"][1]["certainty"]
+    learn(client, item("p2", "sort swim salt", "b"))
+    assert client.get("/v1/next").json()["n_pool"] == 1
+    client.post("/v1/pool/remove", json={"ids": ["p1"]})
+    assert client.get("/v1/next").json() == {"items": [], "n_pool": 0}
+
+
+def test_the_example_fills_a_new_folder_once(tmp_path):
+    for _ in range(2):
+        service = Service(tmp_path, FakeTagger)
+        service.first = example_changes()
+        with service:
+            assert (service.log.position, len(service.pool)) == (72, 30)
+    service = Service(tmp_path, FakeTagger).start()
+    service.submit(Change("forget", [{"id": "example-1"}], [None])).result(60)
+    service.close()
+
+
+# ---------------------------------------------------------------------- bad input
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field", "message"),
+    [
+        ("suggest", {"items": []}, 422, "items", "items must have at least 1 item"),
+        ("suggest", {"items": [{}]}, 422, "items[0]", "items[0] must have either text or x"),
+        (
+            "suggest",
+            {"items": [{"text": 3}]},
+            422,
+            "items[0].text",
+            "valid string, got 3",
+        ),
+        ("suggest", {"items": [{"text": "a", "x": [1]}]}, 422, "items[0]", "either text or x"),
+        ("suggest", {"items": [{"text": "a"}, {"x": [1]}]}, 422, "items", "must be all texts"),
+        ("suggest", {"items": [{"text": "a"}], "top": 0}, 422, "top", "must be greater than"),
+        ("suggest", {"items": [{"text": "a", "z": 1}]}, 422, "items[0].z", "must not be there"),
+        ("suggest", {"items": [{"x": ["a"]}]}, 422, "items[0].x[0]", "must be a valid number"),
+        ("suggest", {"items": [{"x": [1e300]}]}, 422, "items[0].x[0]", "less than or equal"),
+        ("learn", {"items": [{"text": "a", "y": []}]}, 422, "items[0].id", "must be there"),
+        ("learn", {"items": [{"id": "1", "text": "a"}]}, 422, "items[0].y", "must be there"),
+        ("learn", {"items": [item("1", "a", "")]}, 422, "items[0].y[0]", "at least 1 character"),
+        ("learn", {"items": [item("1", "a", " b")]}, 422, "items[0].y[0]", "begin or end"),
+        ("learn", {"items": [item("1", "a", "b\n")]}, 422, "items[0].y[0]", "printable"),
+        ("learn", {"items": [item("1" * 300, "a")]}, 422, "items[0].id", "at most 200"),
+        ("learn", {"items": [item("1", "a" * 100_001)]}, 422, "items[0].text", "at most 100000"),
+        (
+            "learn",
+            {"items": [item("1", "a")] * 1001},
+            422,
+            "items",
+            "at most 1000",
+        ),
+        ("forget", {"ids": "1"}, 422, "ids", "must be a valid list"),
+        ("tags/rename", {"old": "a"}, 422, "new", "must be there"),
+        ("tags/remove", {"tag": "a"}, 404, "tag", "tag must be known, got 'a'"),
+        ("pool", {"items": [{"text": "a"}]}, 422, "items[0].id", "must be there"),
+        ("suggest", {"items": [{"x": {"a": None}}]}, 422, "items[0].x.a", "valid number"),
+        ("suggest", {"items": [{"x": "1"}]}, 422, "items[0].x", "must be"),
+        ("forget", {"ids": [True]}, 422, "ids[0]", "must be a valid"),
+        ("pool", [1], 422, "", "the body must be"),
+    ],
+)
+def test_bad_input_is_answered_clearly_and_changes_nothing(
+    shared, path, body, status, field, message
+):
+    answer = shared.post(f"/v1/{path}", json=body)
+    told = answer.json()
+    assert answer.status_code == status
+    assert told.get("field", "") == field
+    assert message in told["error"]
+    assert shared.get("/v1/info").json()["position"] == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{", b'{"items": [{"text": "\\ud800"}]}', b'{"items": [{"x": [NaN]}]}', b"\xff\xfe", b"",
+        b'{"items": [{"x": [1e999]}]}', b"[" * 100_000, b'{"items": ' + b"9" * 5000 + b"}",
+    ],
+)  # fmt: skip
+def test_what_is_no_proper_json_is_answered_clearly(shared, body):
+    answer = shared.post("/v1/suggest", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+names = """items id text x y top ids old new tags into tag key project schema label_config tasks
+action annotation task annotations data result"""
+fields = st.sampled_from(names.split())
+bodies = st.recursive(
+    st.dictionaries(fields, json_values, max_size=4),
+    lambda inner: st.dictionaries(fields, inner | st.lists(inner, max_size=2), max_size=4),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(path=st.sampled_from(sorted(ROLES)), body=bodies | json_values)
+def test_no_body_makes_the_service_fail(shared, path, body):
+    content = json.dumps(body).encode()
+    answer = shared.post(path, content=content, headers={"content-type": "application/json"})
+    assert answer.status_code < 500
+    if answer.status_code >= 400:
+        assert answer.json()["error"]
+
+
+def test_limits_on_size_type_and_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "MAX_BODY", 1000)
+    with serving(tmp_path) as client:
+        large = client.post("/v1/suggest", json={"items": [{"text": "a" * 2000}]})
+        assert large.status_code == 413
+
+        def chunks() -> Any:
+            for _ in range(30):
+                yield b" " * 100
+
+        streamed = client.post(
+            "/v1/suggest", content=chunks(), headers={"content-type": "application/json"}
+        )
+        assert streamed.status_code == 413
+        plain = client.post("/v1/learn", content=b"{}", headers={"content-type": "text/plain"})
+        assert (plain.status_code, plain.json()["field"]) == (415, "Content-Type")
+
+
+def test_a_full_queue_says_when_to_come_again(client, monkeypatch):
+    monkeypatch.setattr(writer, "QUEUE_ITEMS", 1)
+    answer = client.post("/v1/learn", json={"items": [item("1", "a"), item("2", "b")]})
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 0
+    monkeypatch.setattr(module, "MAX_WAITING", 0)
+    assert client.post("/v1/suggest", json={"items": [{"text": "a"}]}).status_code == 429
+
+
+def test_a_full_disk_is_told_and_changes_nothing(client):
+    learn(client, item("1", "t", "a"))
+    connection = client.service.log._connection
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    answer = client.post("/v1/learn", json={"items": [item("2", "word " * 10_000, "a")]})
+    assert answer.status_code == 507
+    assert "nothing was changed" in answer.json()["error"]
+    assert client.get("/v1/info").json()["n_items"] == 1
+
+
+def test_a_writer_that_takes_long_is_not_waited_for(tmp_path, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    usual = FakeTagger.learn
+
+    def slow(self: FakeTagger, records: Any) -> int:
+        if any(record["id"] == "slow" for record in records):
+            begun.set()
+            go_on.wait(60)
+        return usual(self, records)
+
+    monkeypatch.setattr(FakeTagger, "learn", slow)
+    with serving(tmp_path, seconds=0.2) as client:
+        learn(client, item("1", "sort a list", "python"))
+        body = {"items": [{**item("slow", "t", "a"), "key": "k"}]}
+        assert client.post("/v1/learn", json=body).status_code == 504
+        assert begun.is_set()
+        # Meanwhile readers are answered, and another change is turned away undone.
+        told = client.post("/v1/suggest", json={"items": [{"text": "sort"}]})
+        assert told.json()["items"][0]["tags"] == ["python"]
+        waits = client.post("/v1/learn", json={"items": [item("3", "t", "a")]})
+        assert (waits.status_code, waits.json()["error"][-17:]) == (503, " nothing was done")
+        go_on.set()
+        client.service.submit(Change("snapshot", [], [])).result(60)
+        assert client.post("/v1/learn", json=body).json()["duplicates"] == 1
+        assert client.get("/v1/info").json()["n_items"] == 2
+
+
+def test_it_is_not_ready_before_the_state_is_there(tmp_path):
+    with serving(tmp_path, start=False) as client:
+        assert client.get("/health/live").status_code == 200
+        ready = client.get("/health/ready")
+        assert (ready.status_code, ready.headers["retry-after"]) == (503, "1")
+        assert client.post("/v1/suggest", json={"items": [{"text": "a"}]}).status_code == 503
+        assert client.post("/v1/learn", json={"items": [item("1", "a")]}).status_code == 503
+        client.service.start()
+        assert client.get("/health/ready").json() == {"status": "ready"}
+
+
+# ---------------------------------------------------------------------- who may
+def test_roles(tmp_path):
+    tokens = Tokens(tmp_path / "tokens.json")
+    secrets = {role: tokens.add(role, role) for role in ("read", "write", "admin")}
+    bodies = {
+        "/v1/suggest": {"items": [{"text": "a"}]},
+        "/v1/explain": {"items": [{"text": "a"}]},
+        "/v1/learn": {"items": [item("1", "a", "t")]},
+        "/v1/forget": {"ids": ["1"]},
+        "/v1/pool": {"items": [{"id": "1", "text": "a"}]},
+        "/v1/pool/remove": {"ids": ["1"]},
+        "/v1/snapshot": {},
+    }
+    order = ["read", "write", "admin"]
+    with serving(tmp_path, is_open=False) as client:
+        for path, needed in ROLES.items():
+            get = path in ("/v1/tags", "/v1/info", "/v1/next", "/v1/items", "/v1/progress",
+                           "/metrics", "/ls", "/ls/", "/ls/health", "/ls/versions")  # fmt: skip
+            for role in (None, *order):
+                headers = {"Authorization": f"Bearer {secrets[role]}"} if role else {}
+                if get:
+                    status = client.get(path, headers=headers).status_code
+                else:
+                    status = client.post(path, json=bodies.get(path, {}), headers=headers)
+                    status = status.status_code
+                if role is None:
+                    assert status == 401, path
+                elif order.index(role) < order.index(needed):
+                    assert status == 403, path
+                else:
+                    assert status not in (401, 403, 500), path
+        wrong = {"Authorization": "Bearer tgs_wrong"}
+        assert client.get("/v1/info", headers=wrong).status_code == 401
+        assert client.get("/health/ready").status_code == 200
+        assert client.get("/").status_code == 200
+        tokens.revoke("read")
+        gone = {"Authorization": f"Bearer {secrets['read']}"}
+        assert client.get("/v1/info", headers=gone).status_code == 401
+
+
+def test_a_closed_service_without_tokens_lets_nobody_in(tmp_path):
+    with serving(tmp_path, is_open=False) as client:
+        assert client.get("/v1/info").status_code == 401
+
+
+def test_without_tokens_only_loopback_is_served(tmp_path):
+    tokens = Tokens(tmp_path / "tokens.json")
+    assert check_host("127.0.0.1", tokens)
+    assert check_host("localhost", tokens)
+    with pytest.raises(ValueError, match=r"host must be 127\.0\.0\.1 without tokens"):
+        check_host("0.0.0.0", tokens)
+    tokens.add("anna", "read")
+    assert not check_host("0.0.0.0", tokens)
+
+
+def test_pages_elsewhere_cannot_use_an_open_service(client):
+    rebound = client.get("/v1/info", headers={"host": "evil.example:8080"})
+    assert (rebound.status_code, rebound.json()["field"]) == (403, "Host")
+    crossed = client.post(
+        "/v1/learn", json={"items": [item("1", "a")]}, headers={"origin": "http://evil.example"}
+    )
+    assert (crossed.status_code, crossed.json()["field"]) == (403, "Origin")
+    own = client.post(
+        "/v1/suggest", json={"items": [{"text": "a"}]}, headers={"origin": client.url}
+    )
+    assert own.status_code == 200
+    assert "access-control-allow-origin" not in own.headers
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/page/app.js", "/v1/info", "/nowhere"])
+def test_every_answer_has_the_security_headers_and_a_request_id(shared, path):
+    answer = shared.get(path, headers={"x-request-id": "abc-1"})
+    for name, value in gate.HEADERS.items():
+        assert answer.headers[name] == value
+    assert answer.headers["x-request-id"] == "abc-1"
+    assert "'unsafe-inline'" not in answer.headers["content-security-policy"]
+    assert shared.get(path, headers={"x-request-id": "a b"}).headers["x-request-id"] != "a b"
+
+
+def test_the_pages_ask_no_third_party(shared):
+    for path in ("/", "/docs", "/page/app.js", "/page/app.css", "/page/docs.js"):
+        text = shared.get(path).text.replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text
+        assert "https://" not in text
+        assert "innerHTML" not in text
+
+
+def test_requests_are_logged_as_json_without_secrets(tmp_path, caplog):
+    tokens = Tokens(tmp_path / "tokens.json")
+    secret = tokens.add("anna", "write")
+    with caplog.at_level(logging.INFO), serving(tmp_path, is_open=False) as client:
+        client.get("/v1/info", headers={"Authorization": f"Bearer {secret}", "x-request-id": "r1"})
+        client.get(f"/ls/key/{secret}/health")
+    ours = [record for record in caplog.records if record.name != "httpx"]
+    lines = [json.loads(JsonLines().format(record)) for record in ours]
+    found = next(line for line in lines if line.get("request_id") == "r1")
+    assert (found["path"], found["status"], found["who"]) == ("/v1/info", 200, "anna")
+    assert any(line.get("path") == "/ls/health" and line["status"] == 200 for line in lines)
+    assert secret not in json.dumps(lines)
+
+
+def test_unknown_paths_and_methods_are_json_errors(shared):
+    assert shared.get("/nowhere").json() == {"error": "not found"}
+    assert shared.get("/v1/learn").status_code == 405
+    assert shared.put("/v1/learn", json={}).status_code == 405
+
+
+def test_addresses():
+    assert address("0.0.0.0", 80) == "http://localhost:80/"
+    assert gate.is_loopback("127.0.0.1")
+    assert not gate.is_loopback("127.evil.example")
+
+
+def test_every_route_has_a_role_or_is_open_on_purpose(shared):
+    paths = set(shared.get("/openapi.json").json()["paths"])
+    assert paths - set(ROLES) == {"/health/live", "/health/ready"}
