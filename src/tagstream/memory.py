@@ -90,9 +90,12 @@ class Store(Protocol):
 
     window: int | None
     n_features: int
-    n_labels: int
 
     def __len__(self) -> int: ...
+
+    @property
+    def n_labels(self) -> int:
+        """Labels per example."""
 
     @property
     def n_seen(self) -> int:

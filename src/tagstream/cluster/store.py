@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,13 @@ from tagstream.examples import Examples, Mapped, Summand, Sums, add_in_tree
 from tagstream.kernels import gather_votes
 from tagstream.labels import Labels
 from tagstream.memory import LocalStore, Neighbors
+
+if TYPE_CHECKING:
+    from tagstream.memory import Store
+
+    def _has_the_face_of_a_store(store: ShardedStore) -> Store:
+        return store
+
 
 __all__ = ["ShardedExamples", "ShardedMapped", "ShardedStore", "saving"]
 
