@@ -9,7 +9,7 @@ is renewed with P.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,18 @@ class Embedded(NamedTuple):
     Z: npt.NDArray[np.float64]  # (m, q)
     codes: npt.NDArray[np.float32]  # (m, d)
     inputs: Inputs
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """From rows to codes; a store may send it to where its rows are."""
+
+    project: projection.Projection
+    space: Space
+
+    def __call__(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """Return the codes of rows, (n, d)."""
+        return self.space.encode(self.project(rows))
 
 
 class Embedding:
@@ -146,9 +158,9 @@ class Embedding:
 
     def _encode(self, store: Store) -> None:
         """Make the stored codes anew with the present V."""
+        assert self.projection is not None
         self.space.renew()
-        self._last = None
-        store.encode(lambda rows: self(rows).codes)
+        store.encode(Encoder(self.projection, self.space.snapshot()))
         self._last = None
 
     # ------------------------------------------------------------------ state

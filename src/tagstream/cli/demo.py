@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -14,6 +14,7 @@ from tagstream.base import StreamClassifier, check_name
 from tagstream.belief import PARTS, Belief, Items, Reasons
 from tagstream.checks import Rows, check_choice, check_number
 from tagstream.decision import check_rule, decide
+from tagstream.examples import count_labels
 from tagstream.labels import Labels, as_array, read_labels
 from tagstream.memory import LocalStore, Store
 
@@ -143,9 +144,10 @@ class NeighborClassifier(StreamClassifier):
         if self._belief is not None:
             self._belief.load(state, len(self.classes_), self._store, wide=wide, width=width)
 
-    def _load_store(self, state: Any) -> LocalStore:
+    def _load_store(self, state: Any) -> Store:
         """Return the stored examples that a file holds."""
-        store = LocalStore.load(state, sparse=self._sparse, window=self.window)
+        load = LocalStore.load if self.store is None else self.store.load
+        store: Store = load(state, sparse=self._sparse, window=self.window)
         if (store.n_features, store.n_labels) != (self.n_features_in_, len(self.classes_)):
             raise ValueError(
                 f"the store must have {self.n_features_in_} features and {len(self.classes_)} "
@@ -311,7 +313,7 @@ class NeighborClassifier(StreamClassifier):
         self._store.map_labels(columns)
         self.classes_ = as_array(names)
         if self._belief is not None:
-            self._belief.keep(columns, self._store.labels())
+            self._belief.keep(columns, self._store)
 
     def _relabel(self, position: int, labels: Labels) -> None:
         """Give the item at a position other labels."""
@@ -341,7 +343,9 @@ class NeighborClassifier(StreamClassifier):
     @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
         """How many of the stored items have each label, in the order of ``classes_``."""
-        counts: npt.NDArray[np.int64] = self._store.labels().Y.sum(axis=0, dtype=np.int64)
+        if not len(self._store):
+            return np.zeros(len(self.classes_), np.int64)
+        counts: npt.NDArray[np.int64] = self._store.examples().sum(count_labels)[0]
         return counts
 
     def kneighbors(
@@ -418,7 +422,7 @@ class NeighborClassifier(StreamClassifier):
         if copied < 0:
             return Explanation(neighbors, shown, voters, parts)
         (copy_of,) = self._neighbors(np.array([copied]), [0.0])
-        corrected = bool(self._store.corrected()[copied])
+        corrected = bool(self._store.corrected([copied])[0])
         return Explanation(neighbors, shown, voters, parts, copy_of, corrected)
 
     def _neighbors(self, found: npt.NDArray[np.int64], distances: Any) -> tuple[Neighbor, ...]:

@@ -36,8 +36,6 @@ __all__ = ["OML"]
 
 SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
-# Numbers of a lift that a few bytes of a file may ask for: it is as wide as sparse rows are.
-
 
 def _of_space(name: str, doc: str) -> Any:
     """Return an attribute of the metric space as one of the learner."""
