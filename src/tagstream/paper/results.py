@@ -58,6 +58,11 @@ PRINTED_FOR = {
     "osml-elm": "OSML-ELM",
     "olansgd": "OLANSGD",
 }
+# What learning at once promises: shares at least, a loss of micro-F1 and a share at most.
+PROMISED = {"same": 0.95, "paraphrase": 0.75, "others": 0.005, "false_alarms": 0.01}
+PROMISED_F1 = {"made-up phrase": 0.8, "gratitude": 0.7, "remorse": 0.7}  # after five examples
+VAGUE = ("relief", "realization")  # no worse than online SGD
+DELAY_ORDER = ("oml", "oml-unaware", "oml-vote")
 STREAM_ORDER = ("oml", "oml-vote", "oml-window", "knn", "osml-elm", "olansgd")
 
 
@@ -332,6 +337,51 @@ def streams_of(results: Results) -> dict[str, dict[str, dict[str, Any]]]:
     for record in results.part("prequential"):
         streams[record["dataset"]][record["method"]] = record["result"]
     return streams
+
+
+@dataclass(frozen=True)
+class NewTag:
+    """How a learner with a decision finds a new tag: means over the draws, by examples seen."""
+
+    counts: tuple[int, ...]
+    f1: Values
+    false_alarms: Values
+    n_draws: int
+
+
+def new_tags_of(results: Results) -> dict[tuple[str, str, str], NewTag]:
+    """New tags of the scenarios: by tag, method and decision."""
+    draws: dict[tuple[str, str, str], list[tuple[list[int], Any]]] = defaultdict(list)
+    for record in results.part("scenarios"):
+        if "tag" in record["setting"]:
+            for rule, found in record["result"]["rules"].items():
+                which = record["setting"]["tag"], record["method"], rule
+                draws[which].append((record["result"]["counts"], found))
+    return {
+        which: NewTag(
+            tuple(some[0][0]),
+            *(
+                np.mean([found[what] for _, found in some], axis=0)
+                for what in ("f1", "false_alarms")
+            ),
+            len(some),
+        )
+        for which, some in draws.items()
+    }
+
+
+def corrections_of(results: Results) -> list[dict[str, Any]]:
+    """Records of the scenarios that are about corrections."""
+    return [r for r in results.part("scenarios") if "corrections" in r["setting"]]
+
+
+def delays_of(results: Results) -> dict[tuple[str, int], dict[str, float]]:
+    """Micro-F1 with late labels: by data set and delay, then method."""
+    found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for record in results.part("delays"):
+        where = record["dataset"], record["setting"]["delay"]
+        found[where][record["method"]] = record["result"]["micro_f1"]
+    return found
 
 
 def best_published(name: str, measure: str) -> tuple[float, list[str]] | None:

@@ -17,16 +17,23 @@ import scipy.sparse as sp
 from tagstream import __version__, data, evaluate
 from tagstream.metrics import MultiLabelScores
 from tagstream.paper.bound import bound
+from tagstream.paper.guarantee import guarantee
 from tagstream.paper.plan import (
     EVERY,
+    EXAMPLES,
     FADING,
     FOLDS,
     INIT,
+    LEARNT_BEFORE_CORRECTIONS,
+    LEARNT_BEFORE_TAG,
     METHODS,
+    N_ORDINARY,
     N_TIMED_TEST,
+    OTHERS,
     Cell,
     Method,
 )
+from tagstream.paper.scenarios import correct, introduce, read_text
 
 __all__ = ["RUNNERS", "load", "run_cell"]
 
@@ -241,6 +248,46 @@ def _time(method: Method, stream: data.Dataset, n: int, d: int) -> tuple[float, 
     return (learned - start) / (n - n // 2), (end - learned) / len(stream.X[n : n + N_TIMED_TEST])
 
 
+def _scenarios(cell: Cell, home: str | None) -> dict[str, Any]:
+    records, setting = read_text(cell.dataset), dict(cell.setting)
+    learner = METHODS["scenarios"][cell.method].make(0, 0)
+    if "corrections" in setting:
+        n = setting["corrections"]
+        return correct(
+            *(records, learner),
+            n_learnt=LEARNT_BEFORE_CORRECTIONS,
+            n_corrected=n,
+            n_others=OTHERS[n],
+        )
+    return introduce(
+        *(records, learner, setting["tag"]),
+        n_learnt=LEARNT_BEFORE_TAG,
+        counts=EXAMPLES,
+        n_test=N_ORDINARY,
+        seed=cell.fold,
+    )
+
+
+def _delays(cell: Cell, home: str | None) -> dict[str, Any]:
+    found, setting = load(cell.dataset, home), dict(cell.setting)
+    method = METHODS["delays"][cell.method]
+    first = slice(0, setting["first"])
+    course = evaluate.prequential(
+        method.make(0, 0),
+        *(found.X[first], found.Y[first]),
+        delay=setting["delay"],
+        tell_lag=method.told_lag,
+        scores=False,
+    )
+    measures = MultiLabelScores.from_counts(course.counts).as_dict()
+    return {"n_items": course.n_items, **{name: measures[name] for name in KEPT}}
+
+
+def _guarantee(cell: Cell, home: str | None) -> dict[str, Any]:
+    found = load(cell.dataset, home)
+    return guarantee(found.X, found.Y, METHODS["guarantee"][cell.method].make(0, 0))
+
+
 RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "datasets": _datasets,
     "holdout": _holdout,
@@ -250,6 +297,9 @@ RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "labels": _labels,
     "bound": _bound,
     "scaling": _scaling,
+    "scenarios": _scenarios,
+    "delays": _delays,
+    "guarantee": _guarantee,
 }
 
 
