@@ -37,7 +37,8 @@ class _RecordedSpace(ConvexSpace):
         **how: Any,
     ) -> None:
         """Play the rounds, and keep them; all labels must be known."""
-        assert mine.known is None and theirs.known is None
+        assert mine.known is None
+        assert theirs.known is None
         self.parts.append(convex.Rounds.of(Z, mine.Y, theirs.Y, lonely=alone))
         super().play(Z, mine, theirs, alone, **how)
 

@@ -346,33 +346,41 @@ class NewTag:
     counts: tuple[int, ...]
     f1: Values
     false_alarms: Values
-    n_draws: int
+    refitted: float  # F1 after the second count if P is fitted just then
 
 
 def new_tags_of(results: Results) -> dict[tuple[str, str, str], NewTag]:
     """New tags of the scenarios: by tag, method and decision."""
-    draws: dict[tuple[str, str, str], list[tuple[list[int], Any]]] = defaultdict(list)
-    for record in results.part("scenarios"):
-        if "tag" in record["setting"]:
-            for rule, found in record["result"]["rules"].items():
-                which = record["setting"]["tag"], record["method"], rule
-                draws[which].append((record["result"]["counts"], found))
     return {
-        which: NewTag(
-            tuple(some[0][0]),
-            *(
-                np.mean([found[what] for _, found in some], axis=0)
-                for what in ("f1", "false_alarms")
-            ),
-            len(some),
+        (record["setting"]["tag"], record["method"], rule): NewTag(
+            tuple(record["result"]["counts"]),
+            np.mean(found["f1"], axis=0),
+            np.mean(found["false_alarms"], axis=0),
+            float(np.mean(found["refitted"])),
         )
-        for which, some in draws.items()
+        for record in results.part("scenarios")
+        if "tag" in record["setting"]
+        for rule, found in record["result"]["rules"].items()
     }
 
 
-def corrections_of(results: Results) -> list[dict[str, Any]]:
-    """Records of the scenarios that are about corrections."""
-    return [r for r in results.part("scenarios") if "corrections" in r["setting"]]
+def corrections_of(results: Results) -> dict[tuple[str, int, str], dict[str, float]]:
+    """Corrections of the scenarios: by method, count, and ``at_once`` or ``refitted``.
+
+    Each with the means over the draws: ``same``, ``paraphrase``, ``before`` and ``others``.
+    """
+    draws: dict[tuple[str, int, str], list[dict[str, float]]] = defaultdict(list)
+    for record in results.part("scenarios"):
+        r = record["result"]
+        if "tag" not in record["setting"]:
+            for count, look in zip(r["counts"], r["looks"], strict=True):
+                for stage in ("at_once", "refitted"):
+                    found = {**look[stage], "before": r["before"]}
+                    draws[record["method"], count, stage].append(found)
+    return {
+        which: {name: float(np.mean([one[name] for one in some])) for name in some[0]}
+        for which, some in draws.items()
+    }
 
 
 def delays_of(results: Results) -> dict[tuple[str, int], dict[str, float]]:

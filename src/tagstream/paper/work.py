@@ -19,6 +19,8 @@ from tagstream.metrics import MultiLabelScores
 from tagstream.paper.bound import bound
 from tagstream.paper.guarantee import guarantee
 from tagstream.paper.plan import (
+    CORRECTIONS,
+    DRAWS,
     EVERY,
     EXAMPLES,
     FADING,
@@ -28,8 +30,8 @@ from tagstream.paper.plan import (
     LEARNT_BEFORE_TAG,
     METHODS,
     N_ORDINARY,
+    N_OTHERS,
     N_TIMED_TEST,
-    OTHERS,
     Cell,
     Method,
 )
@@ -249,22 +251,22 @@ def _time(method: Method, stream: data.Dataset, n: int, d: int) -> tuple[float, 
 
 
 def _scenarios(cell: Cell, home: str | None) -> dict[str, Any]:
-    records, setting = read_text(cell.dataset), dict(cell.setting)
+    records, tag = read_text(cell.dataset), dict(cell.setting).get("tag")
     learner = METHODS["scenarios"][cell.method].make(0, 0)
-    if "corrections" in setting:
-        n = setting["corrections"]
+    if tag is None:
         return correct(
             *(records, learner),
             n_learnt=LEARNT_BEFORE_CORRECTIONS,
-            n_corrected=n,
-            n_others=OTHERS[n],
+            counts=CORRECTIONS,
+            n_others=N_OTHERS,
+            seed=cell.fold,
         )
     return introduce(
-        *(records, learner, setting["tag"]),
+        *(records, learner, tag),
         n_learnt=LEARNT_BEFORE_TAG,
         counts=EXAMPLES,
         n_test=N_ORDINARY,
-        seed=cell.fold,
+        n_draws=DRAWS,
     )
 
 
