@@ -48,18 +48,18 @@ class RecordedOML(OML):
 
     def _start(self) -> None:
         super()._start()
-        self._space = _RecordedSpace(self.n_components)
+        self._space = space = _RecordedSpace(self.n_components)
+        self._parts = space.parts
 
     @property
     def rounds_(self) -> convex.Rounds | None:
         """All rounds so far; None before the first."""
-        parts = self._space.parts  # type: ignore[attr-defined]
-        return convex.Rounds.joined(parts) if parts else None
+        return convex.Rounds.joined(self._parts) if self._parts else None
 
     @property
     def n_rounds_(self) -> int:
         """Rounds so far."""
-        return sum(len(part.S) for part in self._space.parts)  # type: ignore[attr-defined]
+        return sum(len(part.S) for part in self._parts)
 
     @property
     def tally_(self) -> convex.Tally:

@@ -335,11 +335,11 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
     cells += _scaling_cells()
     cells += _scenario_cells()
     for name in DELAYED:
-        first = min(DELAYED_LENGTH, data.DATASETS[name].n)
+        n = min(DELAYED_LENGTH, data.DATASETS[name].n)
         for delay in DELAYS:
-            if delay < first:  # else nothing is ever learnt
-                setting = (("delay", delay), ("first", first))
-                cells += [Cell("delays", name, m, 0, setting) for m in METHODS["delays"]]
+            if delay < n:  # else nothing is ever learnt
+                late = (("delay", delay), ("first", n))
+                cells += [Cell("delays", name, m, 0, late) for m in METHODS["delays"]]
     cells += [Cell("guarantee", name, "oml-convex") for name in PAPER_DATA]
     return tuple(cell for cell in cells if _is_quick(cell)) if quick else tuple(cells)
 
