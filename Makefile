@@ -19,7 +19,7 @@ CORE := $(addprefix tests/,test_base.py test_blocks.py test_compat_river.py test
 	test_projection.py test_published.py test_schedule.py test_serve_http.py test_serve_writer.py test_sklearn.py \
 	test_space.py test_text.py)
 
-.PHONY: demo serve test lint exact oldest cover docs slow check bench reproduce release clean
+.PHONY: demo serve test lint exact cluster oldest cover docs slow check bench reproduce release clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -64,6 +64,9 @@ exact: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web  ## tests to the l
 		OPENBLAS_CORETYPE=$$kernel $(PYTEST) -q -m "exact and not slow" tests || exit 1; \
 	done
 
+cluster: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-ray  ## the memory on Ray, in a small form
+	$(ONE) $(BIN)/python -m pytest -q tests/test_cluster.py
+
 oldest: $(OLD)/installed  ## the core of the suite on the oldest dependencies (Python 3.10 to 3.12)
 	$(ONE) $(OLD)/bin/python -m pytest -n auto -q $(CORE)
 
@@ -77,7 +80,7 @@ docs: $(VENV)/installed $(VENV)/tools-docs  ## the documentation as a site, in b
 	$(BIN)/python docs/make_api.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-check: test lint slow exact oldest docs cover  ## all of it
+check: test lint slow exact cluster oldest docs cover  ## all of it
 
 reproduce: $(VENV)/installed  ## the paper's experiments; then every number and picture of the docs
 	$(BIN)/tagstream reproduce results
