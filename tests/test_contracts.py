@@ -53,11 +53,10 @@ def factory(key: str) -> checks.Make:
     return lambda **more: cls(**{**params, **more})
 
 
-# The paper's V is drawn, label by label, and what it learns from a narrow window is not claimed.
+# The paper's V is drawn label by label, and its P never hears of a label that comes late.
 UNCLAIMED = {
     (checks.check_label_permutation_commutes, "PublishedOML"),
     (checks.check_label_permutation_commutes, "PublishedOML-window"),
-    (checks.check_learns, "PublishedOML-window"),
     (checks.check_a_new_label_is_learnt, "PublishedOML-window"),
 }
 
@@ -85,6 +84,10 @@ def test_contract(check: Any, key: str) -> None:
         # The head of dense rows looks for neighbours in input space too.
         plain = PLAIN if key.startswith("OML") else {}
         check(lambda: factory(key)(head=False, decide=0.5, **plain))
+    elif check in (checks.check_learns, checks.check_a_new_label_is_learnt):
+        # Of 25 items nobody learns much.
+        wide = {"window": 200} if "window" in VARIANTS[key][1] else {}
+        check(lambda: factory(key)(**wide))
     else:
         check(factory(key))
 
