@@ -333,8 +333,10 @@ class Belief:
             "lag": self.head.lag,
         }
 
-    def load(self, state: Any, q: int, store: Store, *, wide: bool, width: int) -> None:
-        """Take over what :meth:`dump` gave.
+    def load(
+        self, state: Any, q: int, store: Store, *, wide: bool, width: int, n_seen: int
+    ) -> None:
+        """Take over what :meth:`dump` gave, of a stream of ``n_seen`` examples.
 
         ``wide``: the regression takes sparse rows; ``width``: so many features, 0 before there is
         one.
@@ -351,6 +353,9 @@ class Belief:
             raise ValueError(f"votes must rise from at least 1, got {votes}")
         near = not self.sparse
         self.head = Head.load(state["head"], q, votes=tuple(votes), near=near, lag=lag)
+        for past in (self.head.now, self.head.behind):
+            if max(np.abs(counts).max(initial=0) for counts in past[:3]) > n_seen:
+                raise ValueError(f"the head must count at most the {n_seen} examples seen")
         self.fast = FastMap.load(state["fast"], q, sparse=wide, width=width)
         self.copies = Copies.load(state["copies"])
         shape = self._factor.shape

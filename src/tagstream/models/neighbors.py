@@ -142,7 +142,10 @@ class NeighborClassifier(StreamClassifier):
         if (self._belief is None) != (state is None):
             raise ValueError("there must be a head if and only if it is asked for")
         if self._belief is not None:
-            self._belief.load(state, len(self.classes_), self._store, wide=wide, width=width)
+            self._belief.load(
+                state, len(self.classes_), self._store,
+                wide=wide, width=width, n_seen=self.n_seen_,
+            )  # fmt: skip
 
     def _load_store(self, state: Any) -> Store:
         """Return the stored examples that a file holds."""
