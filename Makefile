@@ -43,7 +43,7 @@ $(OLD)/installed: $(SOURCES) tools/oldest.py
 	$(OLD)/bin/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
 
-demo: $(VENV)/installed  ## learn a stream, print the measures, write a report
+demo: $(VENV)/installed  ## tags for a message board: suggestions, a correction that sticks, a page
 	$(BIN)/tagstream demo
 
 serve: $(VENV)/installed  ## the service with some example texts; prints its address

@@ -171,11 +171,6 @@ class Belief:
             corrected=store.corrected(),
         )  # fmt: skip
 
-    def _n_recent(self, store: Store) -> int:
-        """Return how many of the latest rows are kept here: never more than the store keeps."""
-        n = RECENT + self.head.lag
-        return n if store.window is None else min(n, store.window)
-
     def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
         """Return the k nearest of the latest rows, which end before position ``end``."""
         assert self._recent is not None
@@ -186,9 +181,9 @@ class Belief:
         return np.where(found >= 0, found + shift, -1)
 
     def _n_recent(self, store: Store) -> int:
-        """Return how many of the latest rows are kept."""
-        most = RECENT + self.head.lag
-        return most if store.window is None else min(most, store.window)
+        """Return how many of the latest rows are kept here: never more than the store keeps."""
+        n = RECENT + self.head.lag
+        return n if store.window is None else min(n, store.window)
 
     def _scaled(self, rows: Rows) -> npt.NDArray[np.float32]:
         scaled: npt.NDArray[np.float32] = (rows * self._factor).astype(np.float32)
