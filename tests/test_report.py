@@ -253,7 +253,9 @@ def test_promises_about_corrections_are_judged_by_the_mean_over_the_draws():
     made = paper.make_tables(kept)
     assert made["verdict_corrections"].startswith("**Kept: 6 of 6 promises.**")
     assert "4.0% to 4.0%" in made["verdict_corrections"]
-    assert made["corrections"].rows[0][3:] == ("98.0%", "80.0%", "0.5000 → 0.5000")
+    assert made["corrections"].rows[0][3:] == (
+        *("98.0%", "80.0%", "0.5000 → 0.5000", "-0.0100 … +0.0100"),
+    )
     broken = made_of(corrected("oml", 0, 0.9, 0.5, refitted=0.49))
     assert paper.make_tables(broken)["verdict_corrections"] == (
         "**Kept: 3 of 6 promises.** Not: same 90.0% (200 corrections, at once); same 90.0% "

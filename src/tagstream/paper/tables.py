@@ -699,17 +699,22 @@ def _corrections_table(results: Results) -> Table:
             f"{found['same']:.1%}",
             f"{found['paraphrase']:.1%}",
             f"{found['before']:.4f} → {found['others']:.4f}",
+            f"{found['least']:+.4f} … {found['most']:+.4f}",
         )
         for (method, count, stage), found in corrections_of(results).items()
     )
     draws = {r["fold"] for r in results.part("scenarios") if "tag" not in r["setting"]}
     return Table(
-        ("learner", "corrections", "looked at", "same item", "paraphrase", "other items"),
+        (
+            *("learner", "corrections", "looked at", "same item", "paraphrase", "other items"),
+            "their change, each order",
+        ),
         rows,
         f"Mean over {len(draws)} orders of the comments. Same item, paraphrase: share whose "
         "suggestion is exactly right, all tags and no other; a paraphrase lacks a fifth of the "
         "words. Before its correction no item was exactly right. Other items: micro-F1 of items "
-        "that were never learnt, before and after the corrections.",
+        "that were never learnt, before and after the corrections; the last column has the least "
+        "and the most that it changes by in a single order.",
     )
 
 
