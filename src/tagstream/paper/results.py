@@ -61,7 +61,8 @@ PRINTED_FOR = {
 # What learning at once promises: shares at least, a loss of micro-F1 and a share at most.
 PROMISED = {"same": 0.95, "paraphrase": 0.75, "others": 0.005, "false_alarms": 0.01}
 PROMISED_F1 = {"made-up phrase": 0.8, "gratitude": 0.7, "remorse": 0.7}  # after five examples
-VAGUE = ("relief", "realization")  # no worse than online SGD
+VAGUE = ("relief", "realization")  # no worse than the best online SGD
+SGD = ("sgd", "sgd-5", "sgd-6")
 DELAY_ORDER = ("oml", "oml-unaware", "oml-vote")
 STREAM_ORDER = ("oml", "oml-vote", "oml-window", "knn", "osml-elm", "olansgd")
 
