@@ -107,6 +107,7 @@ def test_names_of_the_report_are_those_of_the_experiments():
     assert set(paper.STREAMS) > set(counted.published()["prequential"]["values"])
     assert set(counted.DELAY_ORDER) == set(paper.METHODS["delays"])
     assert {*counted.PROMISED_F1, *counted.VAGUE} == set(plan.NEW_TAGS)
+    assert {m for m in paper.METHODS["scenarios"] if m.startswith("sgd")} == set(counted.SGD)
     assert plan.EXAMPLES[1] == 5  # what is promised of five examples
     printed = counted.published()["paper"]
     assert set(printed["datasets"]) == set(counted.PAPER_DATA)
@@ -253,7 +254,9 @@ def test_promises_about_corrections_are_judged_by_the_mean_over_the_draws():
     made = paper.make_tables(kept)
     assert made["verdict_corrections"].startswith("**Kept: 6 of 6 promises.**")
     assert "4.0% to 4.0%" in made["verdict_corrections"]
-    assert made["corrections"].rows[0][3:] == ("98.0%", "80.0%", "0.5000 → 0.5000")
+    assert made["corrections"].rows[0][3:] == (
+        *("98.0%", "80.0%", "0.5000 → 0.5000", "-0.0100 … +0.0100"),
+    )
     broken = made_of(corrected("oml", 0, 0.9, 0.5, refitted=0.49))
     assert paper.make_tables(broken)["verdict_corrections"] == (
         "**Kept: 3 of 6 promises.** Not: same 90.0% (200 corrections, at once); same 90.0% "
@@ -275,11 +278,12 @@ def test_promises_about_new_tags_are_judged_after_five_examples():
             new_tag("gratitude", "oml", "balanced", [0.9, 0.65, 0.9], alarms=0.02),
             new_tag("relief", "oml", "balanced", [0.3, 0.2]),
             new_tag("relief", "sgd", "0.5", [0.1, 0.4]),
+            new_tag("relief", "sgd-5", "0.5", [0.2, 0.3]),
         )
     )
     assert made["verdict_new_tags"] == (
         "**Kept: 3 of 6 promises.** Not: gratitude after five examples .650, not .700; false "
-        "alarms of gratitude 2.0%; relief worse than online SGD after 5 (.200 against .400)."
+        "alarms of gratitude 2.0%; relief worse than the best online SGD after 5 (.200 against .400)."
     )
     assert made["new_tags"].rows[2][2:] == (".300", ".200", "–", ".600", "0.00%")
     assert made["new_tags"].rows[3][5] == "–"

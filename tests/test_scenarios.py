@@ -12,21 +12,23 @@ from tagstream.models import OML
 from tagstream.paper import Cell, grid, run, scenarios, work
 from tagstream.paper.guarantee import RecordedOML, guarantee
 
-TOPICS = ("food", "sport", "music", "law")
+N_TAGS = 12
 
 
 def made_up_stream(n, seed=0):
-    """Short texts: words of one or two topics, each of thirty, among words of none."""
+    """Short texts: words of one or two tags, frequent and rare ones, among words of none."""
     rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, N_TAGS + 1)
+    shares /= shares.sum()
     records = []
     for i in range(n):
-        topics = rng.choice(len(TOPICS), 1 + (rng.random() < 0.3), replace=False)
-        words = [f"{TOPICS[t]}{rng.integers(30)}" for t in topics for _ in range(3)]
+        tags = rng.choice(N_TAGS, 1 + (rng.random() < 0.3), replace=False, p=shares)
+        words = [f"topic{t}x{rng.integers(30)}" for t in tags for _ in range(2)]
         words += [f"word{rng.integers(200)}" for _ in range(6)]
         text = " ".join(words[j] for j in rng.permutation(len(words)))
-        # A tenth of the tags follow no rule, so that there are mistakes to correct.
-        tags = [TOPICS[t] for t in topics] if rng.random() < 0.9 else [TOPICS[rng.integers(4)]]
-        records.append({"id": f"r{i}", "text": text, "y": tags})
+        if rng.random() < 0.3:  # so that there are mistakes to correct
+            tags = rng.choice(N_TAGS, 1, p=shares)
+        records.append({"id": f"r{i}", "text": text, "y": [f"tag{t}" for t in tags]})
     return records
 
 
@@ -58,12 +60,12 @@ def test_a_made_up_tag_is_suggested_after_at_most_five_examples(stream):
     balanced = found["rules"]["balanced"]
     assert np.shape(balanced["f1"]) == np.shape(balanced["false_alarms"]) == (2, 2)
     assert min(f1[1] for f1 in balanced["f1"]) >= 0.8
-    assert np.max(balanced["false_alarms"]) <= 0.01
+    assert max(alarms[1] for alarms in balanced["false_alarms"]) <= 0.01
 
 
 def test_a_tag_that_was_held_back_is_suggested_after_five_examples(stream):
     found = scenarios.introduce(
-        stream, OML(random_state=0), "law", n_learnt=300, counts=(5,), n_test=100, n_draws=1
+        stream, OML(random_state=0), "tag1", n_learnt=300, counts=(5,), n_test=100, n_draws=1
     )
     assert found["rules"]["f1"]["f1"][0][0] > 0.3
     assert set(found["rules"]) == {"balanced", "f1"}
@@ -71,9 +73,9 @@ def test_a_tag_that_was_held_back_is_suggested_after_five_examples(stream):
 
 # ---------------------------------------------------------------------- how it is measured
 def test_a_tag_is_held_back_whole_and_the_first_test_items_have_it(stream):
-    with_tag, ordinary = scenarios._divided(stream, "law", 5)
-    assert all("law" in record["y"] for record in with_tag)
-    assert not any("law" in record["y"] for record in ordinary)
+    with_tag, ordinary = scenarios._divided(stream, "tag1", 5)
+    assert all("tag1" in record["y"] for record in with_tag)
+    assert not any("tag1" in record["y"] for record in ordinary)
     assert len(with_tag) + len(ordinary) == len(stream)
     made, rest = scenarios._divided(stream, scenarios.MADE_UP, 5)
     assert all(scenarios.PHRASE in r["text"] and scenarios.MADE_UP in r["y"] for r in made)
@@ -84,7 +86,7 @@ def test_a_tag_is_held_back_whole_and_the_first_test_items_have_it(stream):
 def test_one_classifier_for_one_tag_goes_the_same_way(stream):
     sgd = SGDClassifier(loss="log_loss", random_state=0)
     found = scenarios.introduce(
-        stream, sgd, "law", n_learnt=200, counts=(1, 10, 1000), n_test=100, n_draws=3
+        stream, sgd, "tag1", n_learnt=200, counts=(1, 10, 1000), n_test=100, n_draws=3
     )
     assert found["counts"] == [1, 10]  # there are no 1,500 examples
     assert list(found["rules"]) == ["0.5"]
@@ -121,7 +123,7 @@ def test_without_the_text_the_part_is_left_out_with_a_word(tmp_path, monkeypatch
         scenarios.text_path("goemotions-dev")
 
 
-@pytest.mark.parametrize("setting", [(), (("tag", "law"),)])
+@pytest.mark.parametrize("setting", [(), (("tag", "tag1"),)])
 def test_a_cell_gives_a_record_that_is_json(setting, stream, tmp_path, monkeypatch):
     lines = "".join(json.dumps(record) + "\n" for record in stream)
     (tmp_path / "goemotions-dev.jsonl").write_text(lines)

@@ -199,7 +199,15 @@ _SCALING_METHODS = (
 _SCENARIO_METHODS = (
     Method("oml", "OML", "OML"),
     Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
-    Method("sgd", "online SGD", "SGDClassifier", (("loss", "log_loss"),)),
+    # The weaker its regularisation the larger are its steps; which is best depends on the tag.
+    *(
+        Method(name, title, "SGDClassifier", (("alpha", alpha), ("loss", "log_loss")))
+        for name, title, alpha in (
+            ("sgd", "online SGD, α = 10⁻⁴", 1e-4),
+            ("sgd-5", "online SGD, α = 10⁻⁵", 1e-5),
+            ("sgd-6", "online SGD, α = 10⁻⁶", 1e-6),
+        )
+    ),
 )
 _DELAY_METHODS = (
     Method("oml", "OML", "OML"),

@@ -29,6 +29,7 @@ from tagstream.paper.results import (
     PRINTED_FOR,
     PROMISED,
     PROMISED_F1,
+    SGD,
     STREAM_ORDER,
     VAGUE,
     Results,
@@ -699,17 +700,22 @@ def _corrections_table(results: Results) -> Table:
             f"{found['same']:.1%}",
             f"{found['paraphrase']:.1%}",
             f"{found['before']:.4f} → {found['others']:.4f}",
+            f"{found['least']:+.4f} … {found['most']:+.4f}",
         )
         for (method, count, stage), found in corrections_of(results).items()
     )
     draws = {r["fold"] for r in results.part("scenarios") if "tag" not in r["setting"]}
     return Table(
-        ("learner", "corrections", "looked at", "same item", "paraphrase", "other items"),
+        (
+            *("learner", "corrections", "looked at", "same item", "paraphrase", "other items"),
+            "their change, each order",
+        ),
         rows,
         f"Mean over {len(draws)} orders of the comments. Same item, paraphrase: share whose "
         "suggestion is exactly right, all tags and no other; a paraphrase lacks a fifth of the "
         "words. Before its correction no item was exactly right. Other items: micro-F1 of items "
-        "that were never learnt, before and after the corrections.",
+        "that were never learnt, before and after the corrections; the last column has the least "
+        "and the most that it changes by in a single order.",
     )
 
 
@@ -752,7 +758,7 @@ def _new_tags_table(results: Results) -> Table:
     for (tag, method, rule), one in found.items():
         values = [as_text(value) for value in one.f1] + ["–"] * (len(counts) - len(one.counts))
         name = results.titles[method] + _RULE_WORDS.get(rule, "")
-        again = "–" if method == "sgd" else as_text(one.refitted)
+        again = "–" if method in SGD else as_text(one.refitted)
         rows.append((tag, name, *values, again, f"{one.false_alarms.max():.2%}"))
     draws = len(next(iter(results.part("scenarios")[-1]["result"]["rules"].values()))["f1"])
     return Table(
@@ -783,16 +789,17 @@ def _new_tags_verdict(results: Results) -> str:
             if (worst := ours.false_alarms.max()) > PROMISED["false_alarms"]:
                 missed.append(f"false alarms of {tag} {worst:.1%}")
     for tag in VAGUE:
-        ours, theirs = found.get((tag, "oml", "balanced")), found.get((tag, "sgd", "0.5"))
-        if ours is not None and theirs is not None:
+        ours = found.get((tag, "oml", "balanced"))
+        theirs = [found[tag, m, "0.5"].f1 for m in SGD if (tag, m, "0.5") in found]
+        if ours is not None and theirs:
             n_promises += 1
             worse = [
                 f"{count} ({as_text(a)} against {as_text(b)})"
-                for count, a, b in zip(ours.counts, ours.f1, theirs.f1, strict=True)
+                for count, a, b in zip(ours.counts, ours.f1, np.max(theirs, axis=0), strict=True)
                 if a < b
             ]
             if worse:
-                missed.append(f"{tag} worse than online SGD after {', '.join(worse)}")
+                missed.append(f"{tag} worse than the best online SGD after {', '.join(worse)}")
     return _promises(n_promises, missed)
 
 
