@@ -27,6 +27,7 @@ def worker():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray Data warns of its own options
 def test_answers_come_in_the_order_of_the_file_as_one_process_gives_them():
     pytest.importorskip("ray.data")
     answer = worker()

@@ -33,6 +33,14 @@ def serve(
     snapshot_every: Annotated[
         int, typer.Option("--snapshot-every", min=1, help="Snapshot after so many events.")
     ] = 10_000,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Only answer, beside the process that serves DIR, and follow what it learns. DIR "
+            "may be one of its snapshots, to begin there.",
+        ),
+    ] = False,
 ) -> None:
     """Serve DIR over HTTP: suggest, learn, explain, and a page to do it by hand.
 
@@ -45,21 +53,29 @@ def serve(
       tagstream serve tags --example
       tagstream serve tags --model m.tgs --port 9000
       tagstream token add tags anna --role write && tagstream serve tags --host 0.0.0.0
+      tagstream serve tags --follow --port 8081
     """
     from tagstream.serve.example import example_changes
+    from tagstream.serve.follow import Follower
     from tagstream.serve.run import check_host, log_to
     from tagstream.serve.run import serve as run
     from tagstream.serve.tokens import Tokens
     from tagstream.serve.writer import Service
 
+    if follow and (model is not None or example):
+        raise typer.BadParameter("--follow must come without --model and --example")
+    home = folder.parent.parent if follow and folder.is_file() else folder
     try:
-        check_host(host, Tokens(folder / "tokens.json"))
+        check_host(host, Tokens(home / "tokens.json"))
     except ValueError as error:
-        raise Failed(str(error).replace("DIR", str(folder))) from None
+        raise Failed(str(error).replace("DIR", str(home))) from None
     if model is not None and not model.exists():
         raise Failed(f"{model}: No such file or directory")
     log_to()
-    service = Service(folder, model=model, snapshot_events=snapshot_every)
+    if follow:
+        service: Service = Follower(folder)
+    else:
+        service = Service(folder, model=model, snapshot_events=snapshot_every)
     if example:
         service.first = example_changes()
     code = run(service, host, port, on_ready=lambda url: put(f"{url}\n"))

@@ -136,6 +136,7 @@ def _add_gauges(service: Service, registry: CollectorRegistry) -> None:
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
         "items": ("Items that the tagger knows.", items),
         "log_position": ("Events in the log.", lambda: service.log.position),
+        "behind_events": ("Events that a replica has not read yet.", lambda: service.n_behind),
         "queue_items": ("Items that wait to be learnt.", lambda: service.n_queued),
         "pool_items": ("Items that wait for tags.", lambda: len(service.pool)),
         "learnt_items": ("Items learnt since the start.", lambda: service.n_learnt),

@@ -196,7 +196,7 @@ class EventLog:
             if read_only or (isinstance(error, sqlite3.OperationalError) and not _is_damage(error)):
                 raise OSError(f"{path}: {error}") from error
             self._recover(error)
-        self.position = self._last_position()
+        self.position = self.last_position()
 
     # ------------------------------------------------------------------ opening
     def _connect(self) -> sqlite3.Connection:
@@ -250,7 +250,8 @@ class EventLog:
             self.path, error, n_read, aside,
         )  # fmt: skip
 
-    def _last_position(self) -> int:
+    def last_position(self) -> int:
+        """Return the position of the last event that is committed, by anyone."""
         found = self._connection.execute("SELECT max(position) FROM events").fetchone()[0]
         return int(found or 0)
 
@@ -502,7 +503,7 @@ class EventLog:
         self._open_readers.clear()
         self._readers = threading.local()
         self._recover(OSError("an event is not what was written"))
-        self.position = self._last_position()
+        self.position = self.last_position()
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

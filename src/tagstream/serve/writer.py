@@ -231,14 +231,8 @@ class Service:
         self.on_failure: Callable[[], None] = lambda: None
         self._type: TaggerType = tagger if tagger is not None else _usual_tagger()
         self._snapshots = folder / "snapshots"
-        self._snapshots.mkdir(parents=True, exist_ok=True)
-        self._lock_file = _lock(folder)
-        try:
-            self._keep_base(model)
-            self.log = EventLog(folder / "events.db")
-        except BaseException:
-            self._lock_file.close()
-            raise
+        self.log: EventLog
+        self._open_folder(model)
         self.published: Published | None = None
         self.failure: BaseException | None = None
         self.n_duplicates = self.n_learnt = self.n_snapshots = 0
@@ -254,6 +248,16 @@ class Service:
         self._closing = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tagstream-writer", daemon=True)
+
+    def _open_folder(self, model: Path | None) -> None:
+        self._snapshots.mkdir(parents=True, exist_ok=True)
+        self._lock_file = _lock(self.folder)
+        try:
+            self._keep_base(model)
+            self.log = EventLog(self.folder / "events.db")
+        except BaseException:
+            self._lock_file.close()
+            raise
 
     # ------------------------------------------------------------------ life
     def start(self, wait: bool = True) -> Service:
@@ -299,6 +303,11 @@ class Service:
         if published is None:
             raise Closed("the service is starting")
         return published
+
+    @property
+    def n_behind(self) -> int:
+        """How many events of the log are not in what is published."""
+        return 0
 
     @property
     def n_queued(self) -> int:
@@ -571,7 +580,7 @@ class Service:
         self.n_learnt += sum(event.kind == "learn" for event in done)
         self._tag_changes += [event for event in done if event.kind not in ("learn", "forget")]
         self.pool.take(event.body["id"] for event in done if event.kind == "learn")
-        self.progress.add(_outcomes(done))
+        self.progress.add(outcomes(done))
 
     def _publish(self) -> None:
         n_items = self._n_base + self.log.n_items
@@ -590,8 +599,8 @@ class Service:
         self._n_base = self._count_base()
         self._tag_changes = self.log.tag_changes()
         self.pool.put(self.log.pool())
-        self.progress.add(_outcomes(self.log.last_suggested(KEPT)))
-        _warm_up(self._type)
+        self.progress.add(outcomes(self.log.last_suggested(KEPT)))
+        warm_up(self._type)
         self._publish()
         if self.log.position == 0 and not len(self.pool) and self._tagger.view().n_items == 0:
             for change in self.first:
@@ -720,7 +729,7 @@ def apply_events(tagger: Tagger, run: Sequence[Event]) -> None:
             tagger.remove(body["tag"])
 
 
-def _outcomes(events: Sequence[Event]) -> list[Outcome]:
+def outcomes(events: Sequence[Event]) -> list[Outcome]:
     return [
         Outcome(event.position, frozenset(event.suggested), frozenset(event.body["y"]))
         for event in events
@@ -728,7 +737,7 @@ def _outcomes(events: Sequence[Event]) -> list[Outcome]:
     ]
 
 
-def _warm_up(tagger: TaggerType) -> None:
+def warm_up(tagger: TaggerType) -> None:
     """Learn and suggest with a tagger of its own, so that what must be compiled is compiled."""
     scratch = tagger()
     words = ("sort", "list", "sea", "swim", "soup", "salt")

@@ -1,0 +1,110 @@
+"""A replica answers as the writer did at the position that it has reached, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from fake_tagger import FakeTagger
+from tagstream.serve.follow import Follower
+from tagstream.serve.log import Event
+from tagstream.serve.writer import Change, Refused, Service
+
+
+def learn(service, first, stop):
+    items = [{"id": str(i), "text": f"text {i}", "y": [f"tag {i % 3}"]} for i in range(first, stop)]
+    return service.submit(Change("learn", items, [None] * len(items))).result(timeout=60)
+
+
+def reaches(follower, position):
+    """Wait until a replica has read so far; it looks for itself, at its own pace."""
+    reached = threading.Event()
+    publish = follower._publish_at
+
+    def noted(at):
+        publish(at)
+        if at >= position:
+            reached.set()
+
+    follower._publish_at = noted
+    if follower.read().position >= position:
+        reached.set()
+    assert reached.wait(60)
+
+
+def test_a_replica_follows_and_has_the_writers_state_at_its_position(tmp_path):
+    with Service(tmp_path, FakeTagger, snapshot_events=5) as service:
+        learn(service, 0, 12)
+        with Follower(tmp_path, FakeTagger, every=0.01) as replica:
+            assert replica.read().position == service.read().position
+            assert replica._tagger.state() == service._tagger.state()
+            learn(service, 12, 20)
+            body = {"old": "tag 0", "new": "zero"}
+            service.submit(Change("rename", [body], [None])).result(timeout=60)
+            reaches(replica, service.read().position)
+            assert replica._tagger.state() == service._tagger.state()
+            assert replica.n_behind == 0
+            assert replica.read().view.tags == service.read().view.tags
+
+
+def test_a_replica_takes_no_change_and_writes_nothing(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        learn(service, 0, 3)
+        before = sorted(path.name for path in tmp_path.rglob("*"))
+        replica, refused = Follower(tmp_path, FakeTagger), pytest.raises(Refused, match="writer")
+        with replica, refused:
+            learn(replica, 3, 4)
+        assert sorted(path.name for path in tmp_path.rglob("*")) == before
+        assert learn(service, 3, 4).n == 1
+
+
+def test_a_replica_tells_how_far_it_is_behind(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        learn(service, 0, 3)
+        with Follower(tmp_path, FakeTagger, every=3600) as replica:
+            learn(service, 3, 7)
+            assert replica.n_behind == 4
+            assert replica.read().position == 3
+            assert replica.read().view.n_items == 3
+        assert service.n_behind == 0
+
+
+def test_a_replica_can_begin_at_a_snapshot_that_is_not_the_newest(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        for first in (0, 4):
+            learn(service, first, first + 4)
+            service.submit(Change("snapshot", [{}], [None])).result(timeout=60)
+        old = min((tmp_path / "snapshots").glob("*.tgs"))
+        with Follower(old, FakeTagger) as replica:
+            assert replica.replayed == 4
+            assert replica._tagger.state() == service._tagger.state()
+
+
+def test_what_the_tagger_refuses_is_passed_over_by_both(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        learn(service, 0, 3)
+        with service.log.transaction():  # as a writer leaves it that is killed before it learns
+            service.log.append(Event("learn", "k", {"id": "9", "text": "p0ison", "y": ["x"]}))
+        with Follower(tmp_path, FakeTagger) as replica:
+            assert replica.read().position == 4
+            assert replica._tagger.state() == service._tagger.state()
+
+
+def test_only_the_folder_of_a_service_can_be_followed(tmp_path):
+    with pytest.raises(OSError, match=r"no events\.db"):
+        Follower(tmp_path, FakeTagger)
+
+
+def test_a_real_tagger_scores_the_same_on_both_sides(tmp_path):
+    with Service(tmp_path) as service:
+        learn(service, 0, 40)
+        with Follower(tmp_path, every=0.01) as replica:
+            learn(service, 40, 60)
+            reaches(replica, 60)
+            asked = [{"text": f"text {i}"} for i in range(70)]
+            mine, theirs = (s.read().view.suggest(asked) for s in (service, replica))
+            assert json.dumps([one.scores for one in mine]) == json.dumps(
+                [one.scores for one in theirs]
+            )
