@@ -32,6 +32,7 @@ SECTIONS = {
     "paper": "bench_paper",
     "readers": "bench_files",
     "memory": "bench_memory",
+    "cluster": "bench_cluster",
 }
 PACKAGES = [
     "tagstream",
@@ -42,6 +43,7 @@ PACKAGES = [
     "river",
     "vowpalwabbit",
     "faiss-cpu",
+    "ray",
     "scikit-multilearn-ng",
     "liac-arff",
     "pandas",

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tagstream import OML
+from tagstream.schedule import next_fit
 
 
 class Timed(OML):
@@ -15,9 +16,9 @@ class Timed(OML):
         self.refits: list[tuple[int, float]] = []  # examples seen, seconds
         super()._start()
 
-    def _renew(self, t: int) -> None:
+    def _stop(self, t: int) -> None:
         start = time.process_time()
-        super()._renew(t)
+        super()._stop(t)
         self.refits.append((t, time.process_time() - start))
 
     @property
@@ -28,3 +29,13 @@ class Timed(OML):
     @classmethod
     def _get_param_names(cls) -> Any:
         return OML._get_param_names()
+
+
+class FittedOnce(Timed):
+    """OML that keeps its first P: the rounds alone."""
+
+    def _stop(self, t: int) -> None:
+        if self._embedding.projection is None:
+            super()._stop(t)
+        else:
+            self._embedding.next_fit = next_fit(t, self.window)

@@ -35,6 +35,7 @@ def next_recounts(n, window=None):
 # ---------------------------------------------------------------------- the plain vote
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("k", [1, 3, 10])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_votes_equal_those_of_scikit_learn(k, sparse):
@@ -57,6 +58,7 @@ def test_an_even_vote_is_a_yes_where_scikit_learn_says_no():
     assert KNN(n_neighbors=2).fit(X, Y).predict(X[:1]).tolist() == [[1, 0]]
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("vote", ["majority", "map"])
 def test_a_windowed_model_equals_one_that_saw_only_the_window(vote):
     X, Y = draw(2, 150)
@@ -146,6 +148,7 @@ def test_with_a_window_the_tables_count_the_windows_items_only():
                 np.testing.assert_array_equal(tables(model), expected)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("window", [None, 33])
 def test_the_tables_do_not_depend_on_the_cuts(window):
     X, Y = draw(8, 200)
@@ -173,7 +176,9 @@ def test_unknown_entries_enter_no_table():
         ({"vote": "bayes"}, "vote must be one of 'majority', 'map', got 'bayes'"),
         ({"n_neighbors": 2.5}, "n_neighbors must be an integer"),
         ({"window": -3}, "window must be an integer of at least 1 or None, got -3"),
-        ({"threshold": "half"}, "threshold must be a number"),
+        ({"decide": "half"}, "decide must be one of 'balanced', 'f1', 'hamming'"),
+        ({"decide": 2}, "decide must be a number between 0 and 1, got 2"),
+        ({"vote": "map", "head": True}, "head must be False for vote='map', got True"),
     ],
 )
 def test_parameters_of_no_meaning_are_named(changes, message):
@@ -189,3 +194,75 @@ def test_the_labels_of_what_is_stored_are_counted():
         "b": 2,
         "c": 1,
     }
+
+
+# ---------------------------------------------------------------------- corrections
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("window", [None, 30])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_forgotten_item_was_never_there(window, sparse):
+    X, Y = draw(11, 60)
+    rows = sp.csr_matrix(X) if sparse else X
+    sets = [{"abcd"[j] for j in np.flatnonzero(row)} for row in Y]
+    gone = [35, 50, 59]
+    model = KNN(n_neighbors=5, window=window).partial_fit(rows, sets, classes=list("abcd"))
+    for item in gone:
+        model.forget(item)
+    first = 0 if window is None else 30
+    rest = [i for i in range(first, 60) if i not in gone]
+    other = KNN(n_neighbors=5).partial_fit(
+        rows[rest], [sets[i] for i in rest], classes=list("abcd")
+    )
+    np.testing.assert_array_equal(model.predict_proba(rows), other.predict_proba(rows))
+    numbers = np.array(rest)[other.kneighbors(rows, return_distance=False)]
+    np.testing.assert_array_equal(model.kneighbors(rows, return_distance=False), numbers)
+
+
+@pytest.mark.exact
+def test_a_relabelled_item_was_learnt_with_its_new_labels():
+    X, Y = draw(12, 60)
+    new = Y.copy()
+    new[[3, 40]] = 1 - new[[3, 40]]
+    model, other = (KNN(n_neighbors=5).partial_fit(X, labels) for labels in (Y, new))
+    for item in (3, 40):
+        model.relabel(item, new[item])
+    np.testing.assert_array_equal(model.predict_proba(X), other.predict_proba(X))
+    assert model.label_counts_.tolist() == other.label_counts_.tolist()
+
+
+def test_after_a_correction_the_tables_are_those_of_what_is_stored():
+    X, Y = draw(13, 50)
+    model = KNN(n_neighbors=3, vote="map").partial_fit(X, Y)
+    Y[7] = 1 - Y[7]
+    model.relabel(7, Y[7])
+    np.testing.assert_array_equal(tables(model), slow.mlknn_tables(X, Y, 3))
+    model.forget(20)
+    rest = np.arange(50) != 20
+    np.testing.assert_array_equal(tables(model), slow.mlknn_tables(X[rest], Y[rest], 3))
+    model.remove_label(1)
+    kept = [0, 2, 3]
+    np.testing.assert_array_equal(tables(model), slow.mlknn_tables(X[rest], Y[rest][:, kept], 3))
+
+
+def test_of_several_items_of_one_name_the_newest_is_meant():
+    model = KNN(n_neighbors=1).partial_fit([[0.0], [9.0]], [{"a"}, {"b"}], ids=["x", "x"])
+    model.relabel("x", {"c"})
+    assert model.predict_sets([[0.0], [9.0]]) == [{"a"}, {"c"}]
+    model.forget("x")
+    assert model.item("x")[1] == {"a"}
+
+
+def test_an_item_of_one_label_gets_another_one():
+    X, Y = draw(14, 30)
+    model = KNN(n_neighbors=1).partial_fit(X, np.array(["no", "yes"])[Y[:, 0]])
+    model.relabel(4, "perhaps")
+    assert model.predict(X[4:5]).tolist() == ["perhaps"]
+    model.relabel(4, {"no"})
+    assert model.predict(X[4:5]).tolist() == ["no"]
+    before = model.to_state()
+    for bad in ({"no", "yes"}, set(), np.array([1, 1, 0])):
+        with pytest.raises(ValueError, match="labels must be one label"):
+            model.relabel(4, bad)
+    assert_same_state(model.to_state(), before)

@@ -42,8 +42,8 @@ X: Any = STREAM.X
 Y: Any = STREAM.Y
 # A parameter of each learner with a poor value and a good one.
 CHOICES: dict[str, tuple[str, list[Any]]] = {
-    "OML": ("threshold", [0.01, 0.5]),
-    "KNN": ("threshold", [0.01, 0.5]),
+    "OML": ("decide", [0.01, 0.5]),
+    "KNN": ("decide", [0.01, 0.5]),
     "OSMLELM": ("n_hidden", [1, 20]),
     "OLANSGD": ("first_block", [1, 100]),
 }

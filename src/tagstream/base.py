@@ -236,11 +236,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             check_is_fitted(self)
             names = self.classes_.tolist()
             column = self._column(old)
+            new = check_name("new", new)
             if new in names and new != old:
                 raise ValueError(f"new must be a name that is not taken, got {new!r}; merge them")
-            if isinstance(new, str) and not new.strip():
-                raise ValueError(f"new must be a name, got {new!r}")
-            self.classes_ = as_array([*names[:column], plain(new), *names[column + 1 :]])
+            self.classes_ = as_array([*names[:column], new, *names[column + 1 :]])
         return self
 
     def _column(self, name: Hashable) -> int:
@@ -330,7 +329,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return [{plain(name) for name in names[row.astype(bool)]} for row in Y]
 
     def _scores(self, rows: Rows) -> npt.NDArray[np.float64]:
-        scores = self._proba(rows)
+        return self._shares(self._proba(rows))
+
+    def _shares(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return scores that sum to one where each item has one label, and others as they are."""
         if self._single:
             total = scores.sum(axis=1, keepdims=True)
             even = np.full_like(scores, 1 / scores.shape[1])
@@ -456,8 +458,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 _READS = frozenset(
     {
         "classes_", "explain", "kneighbors", "label_counts_", "labels_of", "n_features_in_",
-        "n_seen_", "predict", "predict_one", "predict_proba", "predict_proba_one", "predict_sets",
-        "transform",
+        "n_seen_", "n_stored_", "predict", "predict_one", "predict_proba", "predict_proba_one",
+        "predict_sets", "transform",
     }
 )  # fmt: skip
 
@@ -481,6 +483,13 @@ class View:
 
     def __dir__(self) -> list[str]:
         return sorted(name for name in _READS if hasattr(self._model, name))
+
+
+def check_name(what: str, name: Any) -> Hashable:
+    """Return the name of a label, if it can be one."""
+    if not isinstance(name, Hashable) or (isinstance(name, str) and not name.strip()):
+        raise ValueError(f"{what} must be hashable and not blank, got {name!r}")
+    return plain(name)
 
 
 def check_ids(ids: Sequence[Hashable], n: int) -> list[Hashable]:

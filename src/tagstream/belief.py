@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import Rows, expect, expect_counts, expect_keys
-from tagstream.copies import Copies, Nearest, most_similar
-from tagstream.fastmap import FastMap, Inputs, inputs_of
+from tagstream.checks import Bools, Rows, expect, expect_counts, expect_keys
+from tagstream.copies import Copies, Nearest
+from tagstream.fastmap import FastMap, Inputs
 from tagstream.head import Evidence, Head
 from tagstream.labels import Labels
 from tagstream.memory import DenseRows, Store
@@ -27,6 +27,7 @@ __all__ = ["PARTS", "Belief", "Items", "Reasons"]
 
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "copy")
 RECENT = 1000  # items among which the nearest in input space are looked up
+RECOUNTED = 1 << 16  # items whose labels are counted at a time
 NEAR = 10  # of the latest items that are looked at in input space
 FLATTEST = 1e-30  # deviation up to which a column is constant
 LARGEST_LAG, MOST_VOTES = 10**6, 3 * 10**6  # that parameters can ask for
@@ -35,6 +36,7 @@ Vector = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
 _NO_POSITIONS = np.empty((0, 0), np.int64)
+_NONE_GONE = np.empty(0, np.int64)
 _NO_Z = np.empty((0, 0))
 
 
@@ -80,6 +82,16 @@ class Items(NamedTuple):
         found = None if self.found is None else self.found[part]
         Z = None if self.Z is None else self.Z[part]
         return Items(self.rows[part], found, Z, _part_of(self.inputs, part))
+
+
+class _Looked(NamedTuple):
+    """What a store says about items; rows count its labels, positions what it stores."""
+
+    evidence: Evidence
+    nearest: Positions  # position of the most similar stored item
+    copied: Nearest  # the same as a row, and how similar
+    corrected: Bools
+    kept: Positions | None  # row of the first item that is kept when item i comes, and at the end
 
 
 class Belief:
@@ -161,14 +173,14 @@ class Belief:
             k = self.n_asked(store)
             found = store.search_rows(items.rows, k, lo, np.maximum(ends, lo))[1]
             items = items._replace(found=found)
-        evidence, nearest = self._evidence(items, store, near)
         kept = None
         if store.window is not None:
             kept = store.first_seen(np.append(positions, positions[-1] + 1))
-        p = self.head.learn(evidence, self.fast, labels.Y, labels.known, kept)
+        looked = self._look_up(items, store, near, kept)
+        p = self.head.learn(looked.evidence, self.fast, labels.Y, labels.known, looked.kept)
         self.copies.learn(
-            p, nearest, evidence.labels, evidence.known, labels.Y, labels.known,
-            corrected=store.corrected(),
+            p, looked.copied, looked.evidence.labels, looked.evidence.known, labels.Y, labels.known,
+            corrected=looked.corrected,
         )  # fmt: skip
 
     def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
@@ -181,9 +193,9 @@ class Belief:
         return np.where(found >= 0, found + shift, -1)
 
     def _n_recent(self, store: Store) -> int:
-        """Return how many of the latest rows are kept."""
-        most = RECENT + self.head.lag
-        return most if store.window is None else min(most, store.window)
+        """Return how many of the latest rows are kept here: never more than the store keeps."""
+        n = RECENT + self.head.lag
+        return n if store.window is None else min(n, store.window)
 
     def _scaled(self, rows: Rows) -> npt.NDArray[np.float32]:
         scaled: npt.NDArray[np.float32] = (rows * self._factor).astype(np.float32)
@@ -235,29 +247,30 @@ class Belief:
             if at >= 0:
                 self._recent.remove(at)
 
-    def keep(self, columns: list[int], labels: Labels) -> None:
-        """Leave out all other labels, and count those of the stored items anew."""
+    def keep(self, columns: list[list[int]], store: Store) -> None:
+        """Make each label anew of old ones, and count those of the stored items again."""
         self.head.keep(columns)
-        self.head.recount(labels.Y, 1, labels.known)
-        self.fast.keep(columns)
+        for first in range(0, len(store), RECOUNTED):
+            labels = store.labels(slice(first, min(first + RECOUNTED, len(store))))
+            self.head.recount(labels.Y, 1, labels.known)
+        self.fast.keep([c[0] for c in columns])
 
     # ------------------------------------------------------------------ scores
     def scores(self, items: Items, store: Store) -> Vector:
         """Return the probabilities of m items, (m, q)."""
-        evidence, nearest = self._evidence(*self._look(items, store))
-        p = self.head.score(evidence, self.fast)
-        return self._blend(p, nearest, evidence, store)[0]
+        looked = self._look_up(*self._look(items, store))
+        return self._blend(self.head.score(looked.evidence, self.fast), looked)[0]
 
     def reasons(self, items: Items, store: Store) -> Reasons:
         """Return the probabilities of m items with what they are made of."""
-        evidence, nearest = self._evidence(*self._look(items, store))
-        of_head = self.head.explain(evidence, self.fast)
-        p, kappas = self._blend(of_head.p, nearest, evidence, store)
+        looked = self._look_up(*self._look(items, store))
+        of_head = self.head.explain(looked.evidence, self.fast)
+        p, kappas = self._blend(of_head.p, looked)
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.log(p) - np.log1p(-p) - of_head.log_odds
         gain = np.where(np.isfinite(gain) & (kappas > 0)[:, None], gain, 0.0)
         parts = np.concatenate([of_head.parts, gain[:, :, None]], axis=2)
-        return Reasons(p, parts, np.where(kappas > 0, nearest.positions, -1))
+        return Reasons(p, parts, np.where(kappas > 0, looked.nearest, -1))
 
     def _look(self, items: Items, store: Store) -> tuple[Items, Store, Positions]:
         """Look up what is near items that are not stored."""
@@ -273,21 +286,29 @@ class Belief:
             items = items._replace(found=self._near(items.rows, self.n_votes, lo, hi, n))
         return items, store, self._near(items.rows, NEAR, lo, hi, n)
 
-    def _evidence(self, items: Items, store: Store, near: Positions) -> tuple[Evidence, Nearest]:
+    def _look_up(
+        self, items: Items, store: Store, near: Positions, kept: Positions | None = None
+    ) -> _Looked:
+        """Ask the store for labels; those before ``kept`` fall out of the window."""
         assert items.found is not None
-        labels = store.neighbors(items.found)
-        Z = _NO_Z if items.Z is None else items.Z
-        evidence = Evidence(labels.rows, near, labels.labels, labels.known, Z, items.inputs)
         candidates = np.hstack([items.found, near[:, :1]]) if near.size else items.found
         factor = None if self.sparse else self._factor
-        stored = inputs_of(store.take(slice(None)))
-        return evidence, most_similar(stored, inputs_of(items.rows), candidates, factor)
+        nearest = store.similar(items.rows, candidates, factor)
+        gone = _NONE_GONE if kept is None else np.arange(kept[0], kept[-1])
+        there = store.neighbors(items.found, near, nearest.positions, gone)
+        found, near, copied, gone = there.rows
+        if kept is not None:
+            kept = kept - kept[0] + (gone[0] if len(gone) else 0)
+        Z = _NO_Z if items.Z is None else items.Z
+        evidence = Evidence(found, near, there.labels, there.known, Z, items.inputs)
+        return _Looked(
+            evidence, nearest.positions, nearest._replace(positions=copied), there.corrected, kept
+        )
 
-    def _blend(
-        self, p: Vector, nearest: Nearest, evidence: Evidence, store: Store
-    ) -> tuple[Vector, Vector]:
+    def _blend(self, p: Vector, looked: _Looked) -> tuple[Vector, Vector]:
+        evidence = looked.evidence
         return self.copies.blend(
-            p, nearest, evidence.labels, evidence.known, corrected=store.corrected()
+            p, looked.copied, evidence.labels, evidence.known, corrected=looked.corrected
         )
 
     # ------------------------------------------------------------------ state

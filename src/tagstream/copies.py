@@ -167,7 +167,7 @@ def _blend(
         kappas[i] = 0.0
         if row < 0 or b < 0:
             continue
-        k = np.int64(corrected[row])
+        k = np.int64(corrected[row]) if corrected.shape[0] else 0
         kappas[i] = kappa = K[k, b, 0] / (K[k, b, 0] + K[k, b, 1])
         for j in range(p.shape[1]):
             if known.shape[0] == 0 or _bit(known, row, j):
@@ -200,7 +200,7 @@ def _learn(
             log_likelihood += math.log(own) if own > 0.0 else -np.inf
         if n == 0:
             continue
-        k = np.int64(corrected[row])
+        k = np.int64(corrected[row]) if corrected.shape[0] else 0
         kappa = K[k, b, 0] / (K[k, b, 0] + K[k, b, 1])
         R = kappa / (kappa + (1.0 - kappa) * math.exp(log_likelihood)) if equal else 0.0
         K[k, b, 0] += R
@@ -253,7 +253,7 @@ class Copies:
         labels, known : uint8 arrays of shape (n, ⌈q/8⌉)
             Packed labels of the stored items, and which are known; None or (0, 0): all are.
         corrected : bool array of shape (n,)
-            Which of the stored items were corrected.
+            Which of the stored items were corrected; of length 0: none.
         """
         out, kappas = p.copy(), np.empty(len(p))
         _blend(self.K, *nearest, corrected, labels, _packed(known), out, kappas)

@@ -19,13 +19,14 @@ import scipy.sparse as sp
 from tagstream.checks import Rows
 from tagstream.labels import Labels
 
-__all__ = ["LEAF", "Examples", "Mapped", "add_in_tree", "evenly"]
+__all__ = ["LEAF", "Examples", "Mapped", "Summand", "Sums", "add_in_tree", "count_labels", "evenly"]
 
 LEAF = 4096  # examples that are summed at a time
 
 Sums = tuple[npt.NDArray[Any], ...]
 Part = slice
-Summand = Callable[[Rows, Labels, Part], Sums]
+# Of rows, their labels, and of what else was given ``along`` with them, else None.
+Summand = Callable[[Rows, Labels, Any], Sums]
 
 
 def add_in_tree(leaves: Iterable[tuple[int, Sums]]) -> Sums:
@@ -90,18 +91,19 @@ class Examples:
         numbers: npt.NDArray[np.int64] | int = 0,
     ) -> None:
         self._rows, self._labels, self._numbers = rows, labels, numbers
+        self.leaf = LEAF
         self.shape: tuple[int, int] = rows.shape
         self.sparse = bool(sp.issparse(rows))
 
     @classmethod
-    def of(cls, rows: Rows, labels: Labels) -> Examples:
+    def of(cls, rows: Rows, labels: Labels, numbers: npt.NDArray[np.int64] | int = 0) -> Examples:
         """Return examples made of whole arrays."""
 
         def some(part: Any) -> Labels:
             known = None if labels.known is None else labels.known[part]
             return Labels(labels.Y[part], known)
 
-        return cls(rows, some)
+        return cls(rows, some, numbers)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -112,18 +114,22 @@ class Examples:
         start = 0
         while start < n:
             first = int(numbers + start if isinstance(numbers, int) else numbers[start])
-            leaf = first // LEAF
+            leaf = first // self.leaf
             if isinstance(numbers, int):
-                stop = min(start + (leaf + 1) * LEAF - first, n)
+                stop = min(start + (leaf + 1) * self.leaf - first, n)
             else:
-                stop = int(np.searchsorted(numbers, (leaf + 1) * LEAF))
+                stop = int(np.searchsorted(numbers, (leaf + 1) * self.leaf))
             yield leaf, slice(start, stop)
             start = stop
 
-    def sum(self, summand: Summand) -> Sums:
-        """Return the sum of ``summand(rows, labels, positions)`` over all leaves."""
+    def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
+        """Return the sum of ``summand(rows, labels, some of along)`` over all leaves.
+
+        The summand may be called where the rows are: it must be a function of a module, or a
+        ``functools.partial`` of one, and hold no more than it needs.
+        """
         return add_in_tree(
-            (leaf, summand(self._rows[part], self._labels(part), part))
+            (leaf, summand(self._rows[part], self._labels(part), _some(along, part)))
             for leaf, part in self.leaves()
         )
 
@@ -166,13 +172,27 @@ class Mapped:
         for leaf, part in self._source.leaves():
             yield leaf, self._leaf(leaf, rows[part]), part
 
-    def sum(self, summand: Summand) -> Sums:
-        """Return the sum of ``summand(rows, labels, positions)`` over all leaves."""
+    def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
+        """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
         labels = self._source._labels
         return add_in_tree(
-            (leaf, summand(block, labels(part), part)) for leaf, block, part in self._blocks()
+            (leaf, summand(block, labels(part), _some(along, part)))
+            for leaf, block, part in self._blocks()
         )
 
     def gather(self, function: Callable[[Rows], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return ``function(rows)`` of all leaves, one below the other."""
         return np.concatenate([function(block) for _, block, _ in self._blocks()])
+
+
+def _some(along: npt.NDArray[Any] | None, part: Part) -> npt.NDArray[Any] | None:
+    return None if along is None else along[part]
+
+
+def count_labels(rows: Rows, labels: Labels, _: None) -> tuple[npt.NDArray[np.int64], ...]:
+    """Count each label, how many examples know it, and the unknown entries."""
+    yes = labels.Y.sum(axis=0, dtype=np.int64)
+    if labels.known is None:
+        return yes, np.full(len(yes), len(labels.Y)), np.zeros(1, np.int64)
+    known = labels.known.sum(axis=0, dtype=np.int64)
+    return yes, known, np.array([labels.known.size - known.sum()])

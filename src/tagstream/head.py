@@ -513,14 +513,27 @@ class Head:
             new[(labels == UNKNOWN).all(axis=1)] = UNKNOWN
         self._queue = Queue(np.hstack([labels, new]), at)
 
-    def keep(self, columns: list[int]) -> None:
-        """Leave out all labels but those at ``columns``, and count from nothing."""
+    def keep(self, columns: list[list[int]]) -> None:
+        """Make each label anew of old ones, and count from nothing.
+
+        A label is the union of those at its ``columns``, and goes on as the first of them.  Who
+        counts afterwards counts all that is stored: what still waits in the queue is therefore
+        taken off beforehand.
+        """
         w, A, d, a = self.weights
-        self.weights = Weights(w, A, d[columns], a[columns])
-        self.now = _kept(self.now, columns)
-        self.behind = _kept(self.behind, columns) if self.lag else self.now
+        first = [c[0] for c in columns]
+        self.weights = Weights(w, A, d[first], a[first])
+        self.now = _kept(self.now, first)
+        self.behind = _kept(self.behind, first) if self.lag else self.now
         labels, at = self._queue
-        self._queue = Queue(np.ascontiguousarray(labels[:, columns]), at)
+        merged = np.zeros((self.lag, len(columns)), np.uint8)
+        for j, c in enumerate(columns):
+            part = labels[:, c]
+            unsure = np.where((part == UNKNOWN).any(axis=1), UNKNOWN, 0)
+            merged[:, j] = np.where((part == 1).any(axis=1), 1, unsure)
+        self._queue = Queue(merged, at)
+        for y in merged[: at[1]]:
+            _count(self.behind, y, -1)
 
     def learn(
         self,

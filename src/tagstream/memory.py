@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from tagstream.checks import (
     LARGEST_VALUE,
+    Bools,
     Bytes,
     Rows,
     blas_threads,
@@ -30,7 +31,9 @@ from tagstream.checks import (
     expect_indptr,
     expect_keys,
 )
+from tagstream.copies import Nearest, most_similar
 from tagstream.examples import Examples
+from tagstream.fastmap import inputs_of
 from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
 from tagstream.labels import Labels
 
@@ -42,8 +45,10 @@ __all__ = ["DenseRows", "LocalStore", "Neighbors", "SparseRows", "Store"]
 Positions = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
 Distances = npt.NDArray[np.float64]
+Found = tuple[Distances, Positions]
 
 _NOTHING = np.empty((0, 0), np.uint8)
+_NOBODY = np.empty(0, np.bool_)
 
 # A tile of products, queries by stored rows, stays in cache between being made and being
 # scanned; wide rows want more queries at a time.
@@ -58,19 +63,23 @@ _SQUARES = {"least": -LARGEST_VALUE, "most": LARGEST_VALUE}
 
 
 class Neighbors(NamedTuple):
-    """Labels of neighbours in the form that kernels take.
+    """Labels of stored examples in the form that kernels take.
 
     Attributes
     ----------
-    rows : int array of shape (m, k)
-        For each of m items, where the labels of its neighbours stand; −1 is none.
+    rows : tuple of int arrays
+        For each array of positions that was given, where below the labels stand; −1 is none.
+        Positions that follow each other stand one below the other.
     labels, known : uint8 arrays of shape (n, ⌈q/8⌉)
         Packed bits, most significant first; ``known`` is of length 0 when all is known.
+    corrected : bool array of shape (n,)
+        Which were relabelled; of length 0 when none was.
     """
 
-    rows: Positions
+    rows: tuple[Positions, ...]
     labels: Bytes
     known: Bytes
+    corrected: Bools
 
 
 class Store(Protocol):
@@ -80,9 +89,17 @@ class Store(Protocol):
     """
 
     window: int | None
-    n_labels: int
+    n_features: int
 
     def __len__(self) -> int: ...
+
+    @property
+    def n_labels(self) -> int:
+        """Labels per example."""
+
+    @property
+    def n_seen(self) -> int:
+        """Examples that were ever appended: the number of the next."""
 
     @property
     def nbytes(self) -> int:
@@ -138,8 +155,14 @@ class Store(Protocol):
     ) -> tuple[Distances, Positions]:
         """Return the same among the codes."""
 
-    def neighbors(self, found: Positions) -> Neighbors:
-        """Return the labels of found examples, as kernels take them."""
+    def neighbors(self, *positions: Positions) -> Neighbors:
+        """Return the labels of the examples at arrays of positions, as kernels take them."""
+
+    def similar(self, rows: Rows, candidates: Positions, factor: Distances | None) -> Nearest:
+        """Return which of its candidates is most similar to each row, the newest of equals.
+
+        See :func:`tagstream.copies.most_similar`.
+        """
 
     def votes(self, found: Positions) -> Distances:
         """Return, for neighbours (m, k), the share of each label among those that know it."""
@@ -156,8 +179,8 @@ class Store(Protocol):
     def numbers(self, positions: Positions) -> Positions:
         """Return the numbers in the stream."""
 
-    def corrected(self) -> npt.NDArray[np.bool_]:
-        """Return which of the stored examples were relabelled."""
+    def corrected(self, positions: Any = slice(None)) -> Bools:
+        """Return which of the examples at some positions, by default of all, were relabelled."""
 
     def position_of(self, id: Hashable) -> int | None:
         """Return where the newest example of that name is stored; None if it is not."""
@@ -272,6 +295,13 @@ def _seen(
     )
 
 
+def _nothing_found(m: int, k: int) -> Found:
+    best, found = np.empty((m, k)), np.empty((m, k), np.int64)
+    best.fill(np.inf)
+    found.fill(-1)
+    return best, found
+
+
 class DenseRows:
     """Rows of single-precision numbers with exact nearest-neighbour search.
 
@@ -326,16 +356,20 @@ class DenseRows:
         self._norms.replace(_squares(rows))
 
     def search(
-        self, queries: Singles, k: int, lo: Positions | None = None, hi: Positions | None = None
-    ) -> tuple[Distances, Positions]:
+        self,
+        queries: Singles,
+        k: int,
+        lo: Positions | None = None,
+        hi: Positions | None = None,
+        before: Found | None = None,
+    ) -> Found:
         """Return squared distances and positions, (m, k), of the nearest rows of each query.
 
-        See :meth:`Store.search_rows`.  Costs O(m n width).
+        See :meth:`Store.search_rows`.  Costs O(m n width).  What was found ``before`` in older
+        rows takes part, is changed in place, and goes first among equals.
         """
         m, codes, norms = len(queries), self._rows.live, self._norms.live
-        best, found = np.empty((m, k)), np.empty((m, k), np.int64)
-        best.fill(np.inf)
-        found.fill(-1)
+        best, found = _nothing_found(m, k) if before is None else before
         if not len(codes):
             return best, found
         if m == 1:
@@ -457,11 +491,12 @@ class SparseRows:
         k: int,
         lo: Positions | None = None,
         hi: Positions | None = None,
-    ) -> tuple[Distances, Positions]:
+        before: Found | None = None,
+    ) -> Found:
         """Return squared distances and positions of the nearest rows, as :class:`DenseRows`."""
         m = queries.shape[0]
         lo, hi = _seen(len(self), m, lo, hi)
-        best, found = np.full((m, k), np.inf), np.full((m, k), -1, np.int64)
+        best, found = _nothing_found(m, k) if before is None else before
         scan_sparse(
             self._indptr(), self._indices.live, self._data.live, self._norms.live,
             queries.indptr.astype(np.int64), queries.indices.astype(np.int32, copy=False),
@@ -484,13 +519,17 @@ class LocalStore:
         Whether rows are kept as CSR.
     window : int or None
         How many examples are kept; None keeps all.
+    first : int
+        Number of the first example in the stream.
     """
 
-    def __init__(self, n_features: int, *, sparse: bool, window: int | None = None) -> None:
+    def __init__(
+        self, n_features: int, *, sparse: bool, window: int | None = None, first: int = 0
+    ) -> None:
         self.window = window
         self.n_features = n_features
         self.n_labels = 0
-        self.n_forgotten = 0  # examples that the window has lost
+        self.n_forgotten = first  # examples that came before those of the window
         self._rows: DenseRows | SparseRows = (SparseRows if sparse else DenseRows)(n_features)
         self._codes: DenseRows | None = None
         self._labels = _Sliding(0, np.uint8)
@@ -499,7 +538,7 @@ class LocalStore:
         self._corrected: _Sliding | None = None
         self._numbers: _Sliding | None = None  # once an example was taken out of the middle
         self._index: dict[Hashable, int] | None = None  # names to numbers, once asked for
-        self._n_seen = 0
+        self._n_seen = first
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -579,15 +618,19 @@ class LocalStore:
         if excess <= 0:
             return None
         gone = self.labels(slice(excess))
+        self.drop(excess)
+        return gone
+
+    def drop(self, n: int) -> None:
+        """Drop the ``n`` oldest examples."""
         if self._index is not None:
-            oldest = np.arange(excess)
+            oldest = np.arange(n)
             for name, number in zip(self.ids(oldest), self.numbers(oldest).tolist(), strict=True):
                 if self._index.get(name) == number:
                     del self._index[name]
         for part in self._parts():
-            part.drop(excess)
-        self.n_forgotten += excess
-        return gone
+            part.drop(n)
+        self.n_forgotten += n
 
     def remove(self, position: int) -> Labels:
         """Take one example out, and return its labels."""
@@ -650,27 +693,46 @@ class LocalStore:
 
     # ------------------------------------------------------------------ look
     def search_rows(
-        self, queries: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
-    ) -> tuple[Distances, Positions]:
-        """Return squared distances and positions, (m, k), of the nearest rows of each query."""
-        return self._rows.search(queries, k, lo, hi)
+        self,
+        queries: Rows,
+        k: int,
+        lo: Positions | None = None,
+        hi: Positions | None = None,
+        before: Found | None = None,
+    ) -> Found:
+        """Return squared distances and positions, (m, k), of the nearest rows of each query.
+
+        For ``before`` see :meth:`DenseRows.search`.
+        """
+        return self._rows.search(queries, k, lo, hi, before)
 
     def search_codes(
-        self, queries: Singles, k: int, lo: Positions | None = None, hi: Positions | None = None
-    ) -> tuple[Distances, Positions]:
+        self,
+        queries: Singles,
+        k: int,
+        lo: Positions | None = None,
+        hi: Positions | None = None,
+        before: Found | None = None,
+    ) -> Found:
         """Return squared distances and positions, (m, k), of the nearest codes of each query."""
         assert self._codes is not None
-        return self._codes.search(queries, k, lo, hi)
+        return self._codes.search(queries, k, lo, hi, before)
 
-    def neighbors(self, found: Positions) -> Neighbors:
-        """Return the labels of found examples, as kernels take them."""
+    def neighbors(self, *positions: Positions) -> Neighbors:
+        """Return the labels of the examples at arrays of positions; nothing is copied."""
         known = _NOTHING if self._known is None else self._known.live
-        return Neighbors(found, self._labels.live, known)
+        corrected = _NOBODY if self._corrected is None else self._corrected.live
+        return Neighbors(positions, self._labels.live, known, corrected)
+
+    def similar(self, rows: Rows, candidates: Positions, factor: Distances | None) -> Nearest:
+        """Return which of its candidates is most similar to each row, the newest of equals."""
+        return most_similar(inputs_of(self._rows.live), inputs_of(rows), candidates, factor)
 
     def votes(self, found: Positions) -> Distances:
         """Return, for neighbours (m, k), the share of each label among those that know it."""
         out = np.empty((len(found), self.n_labels))
-        gather_votes(*self.neighbors(found), out)
+        (rows,), labels, known, _ = self.neighbors(found)
+        gather_votes(rows, labels, known, out)
         return out
 
     def take(self, positions: Any) -> Rows:
@@ -700,9 +762,15 @@ class LocalStore:
         numbers: Positions = self._numbers.live[positions]
         return numbers
 
-    def corrected(self) -> npt.NDArray[np.bool_]:
-        """Return which of the stored examples were relabelled."""
-        return np.zeros(len(self), np.bool_) if self._corrected is None else self._corrected.live
+    def corrected(self, positions: Any = slice(None)) -> Bools:
+        """Return which of the examples at some positions, by default of all, were relabelled."""
+        every = (
+            np.broadcast_to(np.False_, len(self))
+            if self._corrected is None
+            else self._corrected.live
+        )
+        marks: Bools = every[positions]
+        return marks
 
     def position_of(self, id: Hashable) -> int | None:
         """Return where the newest example of that name is stored; None if it is not."""
@@ -716,10 +784,14 @@ class LocalStore:
             return number - (self._n_seen - len(self))
         return int(np.searchsorted(self._numbers.live, number))
 
-    def examples(self) -> Examples:
-        """Return what is stored, for sums over it."""
+    def examples(self, start: int = 0) -> Examples:
+        """Return what is stored, from position ``start`` on, for sums over it."""
         first = self._n_seen - len(self) if self._numbers is None else self._numbers.live
-        return Examples(self._rows.live, self.labels, first)
+        if not start:
+            return Examples(self._rows.live, self.labels, first)
+        first = first + start if isinstance(first, int) else first[start:]
+        every = self.labels(slice(start, None))
+        return Examples.of(self._rows.live[start:], every, first)
 
     def block_size(self, most: int) -> int:
         """Return how many examples may be appended at a time: few beside those of the window."""
@@ -732,6 +804,15 @@ class LocalStore:
         return np.maximum(positions - self.window, 0)
 
     # ------------------------------------------------------------------ keep
+    def successor(self) -> LocalStore:
+        """Return an empty store for the examples that come after these."""
+        sparse = isinstance(self._rows, SparseRows)
+        made = LocalStore(self.n_features, sparse=sparse, first=self._n_seen)
+        made.grow(self.n_labels)
+        if self.code_width is not None:
+            made._codes = DenseRows(self.code_width)
+        return made
+
     def snapshot(self) -> LocalStore:
         """Return an immutable picture, in constant time."""
         twin = object.__new__(LocalStore)

@@ -291,6 +291,19 @@ def save(
             "give other learners as classes="
         )
     state = model.to_state()
+    # What could not be loaded again must not take the place of a good file.
+    write_state(path, name, state, extra, check=type(model).from_state)
+
+
+def write_state(
+    path: str | os.PathLike[str],
+    name: str,
+    state: dict[str, Any],
+    extra: dict[str, Any] | None,
+    *,
+    check: Callable[[dict[str, Any]], object] | None = None,
+) -> None:
+    """Write the state of a learner of class ``name``, if ``check(state)`` does not fail."""
     writer = _Writer()
     header: dict[str, Any] = {"class": name, "tagstream": __version__}
     header["state"] = writer.encode(state, "the state")
@@ -308,10 +321,10 @@ def save(
             f"parameters, names and extra must fit {LARGEST_HEADER} bytes, got {len(text)}"
         )
     prefix = _PREFIX.pack(MAGIC, FORMAT, len(text), hashlib.sha256(text).digest())
-    # What could not be loaded again must not take the place of a good file.
     try:
         _check_state(state, len(prefix) + len(text) + header["body_bytes"])
-        type(model).from_state(state)
+        if check is not None:
+            check(state)
     except Exception as error:
         raise ValueError(f"the model could not be loaded again: {_line(error)}") from error
     _write_atomically(os.path.realpath(path), [prefix, text, *body])
@@ -421,6 +434,16 @@ def load_with_extra(
     path: str | os.PathLike[str], *, classes: Classes | None = None
 ) -> tuple[StreamClassifier, dict[str, Any]]:
     """Return the model saved at ``path`` and the ``extra`` values saved with it."""
+    return load_state(path, lambda state: state, classes=classes)
+
+
+def load_state(
+    path: str | os.PathLike[str],
+    prepare: Callable[[dict[str, Any]], dict[str, Any]],
+    *,
+    classes: Classes | None = None,
+) -> tuple[StreamClassifier, dict[str, Any]]:
+    """Return the model made of ``prepare(state)``, and the ``extra`` values saved with it."""
     written_by = __version__
     with _open(path) as file:
         try:
@@ -438,7 +461,7 @@ def load_with_extra(
                 name, state = from_format_1(name, state)
             learner = _learner(name, classes)
             assert learner is not None
-            return learner.from_state(state), extra
+            return learner.from_state(prepare(state)), extra
         except OSError:
             raise
         except Exception as error:  # a hostile state may make a learner fail in any way

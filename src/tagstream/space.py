@@ -68,6 +68,7 @@ class Space:
         self.V = np.zeros((0, 0))
         self.basis = np.zeros((0, 0))  # the directions from which V set out
         self.codec = np.zeros((0, 0))
+        self.encodes = False  # whether there is a copy, though it may have no rows yet
         self.exponent = 0
         self.n_updates = self.n_degenerate = 0
         self.cumulative_loss = self.loss = self.step = 0.0
@@ -97,18 +98,25 @@ class Space:
     def grow(self, q: int) -> None:
         """Have ``q`` labels from now on; what was learnt stays, and no distance changes."""
         start = self._start(q, self._dimension(q))
-        if len(self.codec):
+        if self.encodes:
             self.codec = _enlarged(start * 0.5**self.exponent, self.codec)
         self.basis, self.V = _enlarged(start, self.basis), _enlarged(start, self.V)
 
     def keep(self, columns: list[int]) -> None:
-        """Leave out all other labels, and their own directions where V is square."""
-        square = self.V.shape[0] == self.V.shape[1]
-        for name in ("V", "basis", "codec"):
-            matrix = getattr(self, name)
-            if len(matrix):
-                kept = matrix[columns][:, columns] if square else matrix[columns]
-                setattr(self, name, np.ascontiguousarray(kept[:, : max(len(columns), 1)]))
+        """Leave out all other labels, and their own directions where V is square.
+
+        A narrow V that comes to have a direction for every label starts anew as a square one:
+        what it could not tell apart it would not learn to.
+        """
+        q, d = self.V.shape
+        names = ("V", "basis", "codec") if self.encodes else ("V", "basis")
+        for name in names:
+            kept = getattr(self, name)[columns]
+            if q == d:
+                kept = np.ascontiguousarray(kept[:, columns])
+            elif len(columns) <= d:
+                kept = np.eye(len(columns))
+            setattr(self, name, kept)
 
     # ------------------------------------------------------------------ learning
     def turn(self, examples: Examples) -> None:
@@ -158,8 +166,10 @@ class Space:
         """Encode with the present V from now on."""
         # A power of two keeps the codes in single precision whatever the size of V (Erratum E3).
         largest = float(np.abs(self.V).max(initial=0.0))
-        self.exponent = int(np.frexp(largest)[1]) if largest > 0 else 0
+        # Of what is left of a V that has all but vanished, two to its power is still a number.
+        self.exponent = max(int(np.frexp(largest)[1]), EXPONENTS[0]) if largest > 0 else 0
         self.codec = self.V * 0.5**self.exponent
+        self.encodes = True
 
     def encode(self, Z: Matrix) -> npt.NDArray[np.float32]:
         """Return the codes of items in label space, (n, d), divided by :attr:`scale`."""
@@ -199,6 +209,7 @@ class Space:
         if not min(q, 1) <= self.d <= most:
             raise ValueError(f"V must have from {min(q, 1)} to {most} columns, got {self.d}")
         self.basis = expect("basis", state["basis"], np.float64, shape, **largest)
+        self.encodes = encodes
         shape = shape if encodes else (0, 0)
         self.codec = expect("codec", state["codec"], np.float64, shape, **largest)
         for name, kind in COUNTERS.items():
@@ -241,11 +252,12 @@ class ConvexSpace(Space):
 
     def keep(self, columns: list[int]) -> None:
         """Leave out all other labels, and their own directions where the metric is square."""
-        if self.V.shape[0] == self.d:
-            self.Q = np.ascontiguousarray(self.Q[columns][:, columns])
+        q, d = self.V.shape
         super().keep(columns)
-        if len(self.Q) != self.d:
-            self.Q = np.ascontiguousarray(self.Q[: self.d, : self.d])
+        if q == d:
+            self.Q = np.ascontiguousarray(self.Q[columns][:, columns])
+        elif len(columns) <= d:  # it starts anew, and no farther from I than before
+            self.Q, self.tally[convex.LEAST] = np.eye(len(columns)), 1.0
 
     def turn(self, examples: Examples) -> None:
         """Turn a narrow metric to the present leading directions of the labels."""

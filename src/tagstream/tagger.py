@@ -107,7 +107,7 @@ class _Reader:
         records : mapping, iterable of mappings, or Batch
             One or many; their tags, if they have some, are not looked at.
         top : int, optional
-            Only the so many highest scores.
+            Keep only this many scores, the highest.
         decide : optional
             From scores to tags, as the learner's parameter of that name.
 
@@ -173,7 +173,8 @@ class _Reader:
         counts = getattr(self._model, "label_counts_", None)
         if counts is None:
             return np.zeros(len(self.tags))
-        return np.asarray(counts / max(self.n_items, 1, counts.max(initial=0)))
+        stored = getattr(self._model, "n_stored_", self.n_items)
+        return np.asarray(counts / max(stored, 1))
 
 
 class TaggerView(_Reader):
@@ -282,9 +283,14 @@ class Tagger(_Reader):
         skipped = len(batch) - len(some)
         if not some:
             return Learnt(skipped=skipped)
-        if self.featurizer is None:
+        before = self.featurizer
+        if before is None:
             self.featurizer = featurizer_for(batch.items)
-        rows = self._rows(batch)
+        try:
+            rows = self._rows(batch)
+        except ValueError:
+            self.featurizer = before
+            raise
         names = None if batch.ids is None else [batch.ids[i] for i in some]
         done = Learnt(skipped=skipped)
         start = 0
@@ -299,7 +305,7 @@ class Tagger(_Reader):
             if stop > start:
                 self._learn_new(batch, some[start:stop], rows[some[start:stop]])
                 done += Learnt(new=stop - start)
-            if stop < len(some):
+            if stop < len(some) and self._is_known(names, stop, set()):  # not lost by the window
                 done += self._replace(batch, some[stop], rows[some[stop] : some[stop] + 1])
                 stop += 1
             start = stop
@@ -326,6 +332,8 @@ class Tagger(_Reader):
             return
         for i, name in zip(some, ids, strict=True):
             text = batch.items[i]
+            if name in self._texts:  # of an item that the window has lost
+                self._drop_text(name)
             if isinstance(text, str) and self._n_characters + len(text) <= LARGEST_TEXTS:
                 self._texts[name] = text
                 self._n_characters += len(text)
@@ -334,6 +342,11 @@ class Tagger(_Reader):
             kept = {n: t for n, t in self._texts.items() if self.learner.has_item(n)}
             self._texts, self._shared = kept, False
             self._n_characters = sum(map(len, kept.values()))
+
+    def _drop_text(self, name: Hashable) -> None:
+        if self._shared:  # a view may still show it
+            self._texts, self._shared = dict(self._texts), False
+        self._n_characters -= len(self._texts.pop(name))
 
     def _replace(self, batch: Batch, i: int, row: Rows) -> Learnt:
         """Take a record whose id is known as a correction."""
@@ -359,9 +372,7 @@ class Tagger(_Reader):
         self._needs("forget")
         self.learner.forget(id)
         if id in self._texts:
-            if self._shared:
-                self._texts, self._shared = dict(self._texts), False
-            self._n_characters -= len(self._texts.pop(id))
+            self._drop_text(id)
 
     def rename(self, old: str, new: str) -> None:
         """Call a tag by another name."""
@@ -448,6 +459,11 @@ class Tagger(_Reader):
             raise ValueError(f"the features of this model need no encoder, got {encoder!r}")
         state = saved["featurizer"]["state"]
         makes = kind.from_state(state) if encoder is None else Encoder.from_state(state, encoder)
+        width = getattr(makes, "n_features", learner.n_features_in_)
+        if width != learner.n_features_in_:
+            raise ValueError(
+                f"the featurizer must make {learner.n_features_in_} features, got {width}"
+            )
         tagger = cls(learner, makes, keep_text=saved["keep_text"])
         texts, ids, n = saved["texts"], saved["text_ids"], saved["n_columns"]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

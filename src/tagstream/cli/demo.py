@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tagstream.models import Explanation
     from tagstream.tagger import Suggestion, Tagger
 
-POSTS = Path(__file__).with_name("posts.jsonl")
 NEW = {"id": "n1", "text": "Swap: my tomato plants for your strawberry jam"}
 CORRECTED = ["garden", "food", "swap"]
 OTHER = {"id": "n2", "text": "I swap tomato plants for strawberry jam"}
@@ -71,14 +70,17 @@ def demo(
       tagstream demo --out page
     """
     show_compiling(quiet)
-    posts = [json.loads(line) for line in POSTS.read_text("utf-8").splitlines()]
+    from tagstream.data import posts as made_up
+
+    posts = made_up()
     with Bar("warming up", quiet) as bar:
         play(posts, bar)  # compiles what is not compiled yet: that is not a cost of each post
     with Bar("posts", quiet) as bar:
         story, tagger = play(posts, bar)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / POSTS.name).write_bytes(POSTS.read_bytes())
+    lines = [json.dumps(post, ensure_ascii=False) + "\n" for post in posts]
+    (folder / "posts.jsonl").write_text("".join(lines), "utf-8")
     tagger.save(folder / "board.tgs")
     page = folder / "index.html"
     page.write_text(_page(story, out), "utf-8")
@@ -122,7 +124,7 @@ def _next_steps(out: str) -> list[tuple[str, str]]:
         ("ask it yourself", f'tagstream explain "Lost a bicycle helmet at the beach" -m {model}'),
         ("put a post right", f"tagstream correct {model} p7 --tags sea,children"),
         ("rename a tag", f"tagstream tags rename {model} sale for-sale"),
-        ("see how good it is", f"tagstream evaluate {out}/{POSTS.name}"),
+        ("see how good it is", f"tagstream evaluate {out}/posts.jsonl"),
         ("learn posts of your own", "tagstream learn yours.jsonl --model yours.tgs"),
     ]
 

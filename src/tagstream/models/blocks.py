@@ -36,7 +36,6 @@ __all__ = [
     "Block",
     "BlockClassifier",
     "Core",
-    "Restored",
     "Scaling",
     "check_size",
     "checked_count",
@@ -225,16 +224,6 @@ class Block:
         early: _Early | None = self.__dict__.pop("early", None)
         return early
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "early"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._parts = [
-            (X.copy() if self.sparse else np.array(X), np.array(Y), np.array(known))
-            for X, Y, known in self._parts
-        ]
-
     def head(self, n: int) -> Block:
         """Return a block of the first ``n`` rows."""
         X, Y, known = self.rows()
@@ -336,18 +325,6 @@ class Core(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the state."""
-
-
-class Restored:
-    """Arrays that come back from a pickle as read-only maps of a file are copied.
-
-    A core's arrays are written to by compiled loops.
-    """
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            mapped = isinstance(value, np.ndarray) and not value.flags.writeable
-            self.__dict__[name] = np.array(value) if mapped else value
 
 
 class _Early(NamedTuple):

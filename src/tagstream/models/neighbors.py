@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream.base import StreamClassifier
+from tagstream.base import StreamClassifier, check_name
 from tagstream.belief import PARTS, Belief, Items, Reasons
 from tagstream.checks import Rows, check_choice, check_number
 from tagstream.decision import check_rule, decide
-from tagstream.labels import Labels, read_labels
+from tagstream.examples import count_labels
+from tagstream.labels import Labels, as_array, read_labels
 from tagstream.memory import LocalStore, Store
 
 if TYPE_CHECKING:
@@ -143,9 +144,10 @@ class NeighborClassifier(StreamClassifier):
         if self._belief is not None:
             self._belief.load(state, len(self.classes_), self._store, wide=wide, width=width)
 
-    def _load_store(self, state: Any) -> LocalStore:
+    def _load_store(self, state: Any) -> Store:
         """Return the stored examples that a file holds."""
-        store = LocalStore.load(state, sparse=self._sparse, window=self.window)
+        load = LocalStore.load if self.store is None else self.store.load
+        store: Store = load(state, sparse=self._sparse, window=self.window)
         if (store.n_features, store.n_labels) != (self.n_features_in_, len(self.classes_)):
             raise ValueError(
                 f"the store must have {self.n_features_in_} features and {len(self.classes_)} "
@@ -183,6 +185,36 @@ class NeighborClassifier(StreamClassifier):
         """Return items as the head is to see them."""
         return located.items
 
+    # ------------------------------------------------------------------ learning
+    def _next_stop(self, seen: int) -> int:
+        """Return the count of examples, above ``seen``, at which a block has to end."""
+        raise NotImplementedError
+
+    def _stop(self, seen: int) -> None:
+        """Do what is to be done when so many examples are learnt."""
+        raise NotImplementedError
+
+    def _learn_block(
+        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+    ) -> None:
+        """Learn some rows of single precision, ``seen`` examples having been learnt before."""
+        raise NotImplementedError
+
+    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
+        rows = X.astype(np.float32, copy=False)
+        n, seen, done = rows.shape[0], self.n_seen_, 0
+        while done < n:
+            stop = self._next_stop(seen)
+            size = min(n - done, stop - seen, self._store.block_size(BLOCK))
+            part = slice(done, done + size)
+            known = None if labels.known is None else labels.known[part]
+            named = None if ids is None else ids[part]
+            self._learn_block(rows[part], Labels(labels.Y[part], known), named, seen)
+            self._store.forget()
+            done, seen = done + size, seen + size
+            if seen == stop:
+                self._stop(seen)
+
     # ------------------------------------------------------------------ corrections
     def item(self, id: Hashable) -> tuple[Rows, set[Hashable]]:
         """Return a stored item: its row of shape (1, p), and the labels it is known to have."""
@@ -208,12 +240,17 @@ class NeighborClassifier(StreamClassifier):
         with self._lock:
             position = self._position(id)
             self._check_params()
-            names = self.classes_.tolist()
+            if self._single and not isinstance(labels, (set, frozenset, list, tuple, np.ndarray)):
+                labels = {labels}  # the one that it has
             named = isinstance(labels, (set, frozenset, list, tuple))
+            if not named and not isinstance(labels, np.ndarray):
+                raise ValueError(f"labels must be a set of names or a 0/1 vector, got {labels!r}")
             form: Any = [labels] if named else np.atleast_2d(labels)
-            batch = read_labels(form, classes, names)
+            batch = read_labels(form, classes, self.classes_.tolist())
             if len(batch.labels.Y) != 1 or batch.single:
                 raise ValueError("labels must be those of one item")
+            if self._single and batch.labels.Y.sum() != 1:
+                raise ValueError(f"labels must be one label as in earlier calls, got {labels!r}")
             self._set_names(batch.names)
             self._relabel(position, batch.labels)
         return self
@@ -231,6 +268,7 @@ class NeighborClassifier(StreamClassifier):
         """
         with self._lock:
             check_is_fitted(self)
+            into = check_name("into", into)
             merged = {self._column(name) for name in names}
             if not merged:
                 raise ValueError("names must hold at least one label, got none")
@@ -272,15 +310,30 @@ class NeighborClassifier(StreamClassifier):
 
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
         """Make label j the union of the old ``columns[j]``, and call it ``names[j]``."""
-        raise NotImplementedError
+        self._store.map_labels(columns)
+        self.classes_ = as_array(names)
+        if self._belief is not None:
+            self._belief.keep(columns, self._store)
 
     def _relabel(self, position: int, labels: Labels) -> None:
-        raise NotImplementedError
+        """Give the item at a position other labels."""
+        old = self._store.relabel(position, labels)
+        if self._belief is not None:
+            row = self._store.take(slice(position, position + 1))
+            self._belief.relabel(self._locate(row, 1).items, old, labels)
 
     def _forget(self, position: int) -> None:
-        raise NotImplementedError
+        """Take the item at a position out."""
+        old = self._store.remove(position)
+        if self._belief is not None:
+            self._belief.forget(position, old, self._store)
 
     # ------------------------------------------------------------------ what is stored
+    @property
+    def n_stored_(self) -> int:
+        """How many items are stored."""
+        return len(self._store)
+
     @property
     def ids_(self) -> list[Hashable]:
         """The names of the stored items, oldest first."""
@@ -290,7 +343,9 @@ class NeighborClassifier(StreamClassifier):
     @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
         """How many of the stored items have each label, in the order of ``classes_``."""
-        counts: npt.NDArray[np.int64] = self._store.labels().Y.sum(axis=0, dtype=np.int64)
+        if not len(self._store):
+            return np.zeros(len(self.classes_), np.int64)
+        counts: npt.NDArray[np.int64] = self._store.examples().sum(count_labels)[0]
         return counts
 
     def kneighbors(
@@ -326,12 +381,18 @@ class NeighborClassifier(StreamClassifier):
             rows = self._check_query(X).astype(np.float32, copy=False)
             located = self._locate(rows, self._n_asked())
             reasons = None
-            if self._belief is None:
+            if not len(self._store):
+                scores = np.zeros((rows.shape[0], len(self.classes_)))
+            elif self._belief is None:
                 scores = self._scored(located)
             else:
                 reasons = self._belief.reasons(self._to_weigh(located), self._store)
                 scores = reasons.p
-            chosen = decide(scores, self.decide)
+            scores = self._shares(scores)
+            if self._single:
+                chosen = scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])
+            else:
+                chosen = decide(scores, self.decide)
             return [
                 self._explain_one(located, scores[i], chosen[i], reasons, i)
                 for i in range(rows.shape[0])
@@ -361,7 +422,7 @@ class NeighborClassifier(StreamClassifier):
         if copied < 0:
             return Explanation(neighbors, shown, voters, parts)
         (copy_of,) = self._neighbors(np.array([copied]), [0.0])
-        corrected = bool(self._store.corrected()[copied])
+        corrected = bool(self._store.corrected([copied])[0])
         return Explanation(neighbors, shown, voters, parts, copy_of, corrected)
 
     def _neighbors(self, found: npt.NDArray[np.int64], distances: Any) -> tuple[Neighbor, ...]:

@@ -53,7 +53,6 @@ from tagstream.models.blocks import (
     Bools,
     Bytes,
     Matrix,
-    Restored,
     Scaling,
     check_size,
     insert,
@@ -298,7 +297,7 @@ def _as_csr(X: Rows) -> tuple[Matrix, Ints, Ints]:
     return data, np.tile(np.arange(p), n), np.arange(n + 1) * p
 
 
-class _Ranker(Restored):
+class _Ranker:
     """A started OLANSGD: scaling, weights, and the regressed threshold.
 
     ``B`` has shape (p + 1, 2, q), ``C`` (2, 2), the triangle ``S`` of the threshold regression

@@ -54,7 +54,6 @@ from tagstream.models.blocks import (
     Bools,
     Bytes,
     Matrix,
-    Restored,
     Scaling,
     check_size,
     checked_count,
@@ -277,7 +276,7 @@ class _Hidden:
         return 0 if self._drawn is None else sum(array.nbytes for array in self._drawn)
 
 
-class _Network(Restored):
+class _Network:
     """A started OSML-ELM: hidden layer, scaling, and the solver's state.
 
     Columns of β and z: one for the label never seen, then the q labels.

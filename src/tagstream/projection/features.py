@@ -13,7 +13,7 @@ rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -260,33 +260,40 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
 
 
 def _used_columns(examples: Examples) -> npt.NDArray[np.int32]:
-    (used,) = examples.sum(lambda rows, labels, part: (rows.getnnz(axis=0),))
+    (used,) = examples.sum(_entries)
     return np.flatnonzero(used).astype(np.int32)
+
+
+def _entries(rows: Rows, labels: Labels, _: None) -> tuple[npt.NDArray[np.integer[Any]], ...]:
+    return (rows.getnnz(axis=0),)
 
 
 def moments(examples: Examples, unit: bool = False) -> tuple[Matrix, Matrix]:
     """Return the mean and standard deviation of each column; a constant column has 1."""
     n = len(examples)
-
-    def wide(rows: Rows) -> Any:
-        return (unit_rows(rows) if unit else rows).astype(np.float64)
-
-    def total(rows: Rows, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-        return (np.asarray(wide(rows).sum(axis=0)).ravel(),)
-
-    mean = examples.sum(total)[0] / n
-
-    def squares(rows: Rows, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-        rows = wide(rows)
-        if sp.issparse(rows):
-            return (np.asarray(rows.power(2).sum(axis=0)).ravel(),)
-        return (((rows - mean) ** 2).sum(axis=0),)
-
-    square = examples.sum(squares)[0] / n
+    mean = examples.sum(partial(_column_sums, unit))[0] / n
+    square = examples.sum(partial(_column_squares, unit, mean))[0] / n
     deviation = np.sqrt(np.maximum(square - mean**2, 0) if examples.sparse else square)
     # Below this a column is constant up to the rounding of single precision.
     flat = deviation <= 1e-6 * np.abs(mean)
     return mean, np.where(flat, 1.0, deviation)
+
+
+def _wide(unit: bool, rows: Rows) -> Any:
+    return (unit_rows(rows) if unit else rows).astype(np.float64)
+
+
+def _column_sums(unit: bool, rows: Rows, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    return (np.asarray(_wide(unit, rows).sum(axis=0)).ravel(),)
+
+
+def _column_squares(
+    unit: bool, mean: Matrix, rows: Rows, labels: Labels, _: None
+) -> tuple[Matrix, ...]:
+    rows = _wide(unit, rows)
+    if sp.issparse(rows):
+        return (np.asarray(rows.power(2).sum(axis=0)).ravel(),)
+    return (((rows - mean) ** 2).sum(axis=0),)
 
 
 def _make_lift(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from tagstream.checks import LARGEST_VALUE, Rows, expect, expect_keys
-from tagstream.examples import Examples
+from tagstream.examples import Examples, count_labels
 from tagstream.kernels import column_products, normal_sparse, project_dense, project_sparse
 from tagstream.labels import Labels
 from tagstream.projection.features import (
@@ -117,6 +117,13 @@ class Projection:
         # Labels are 0 and 1: what is farther from them than any feature may be says no more.
         return np.clip(out, -LARGEST_VALUE, LARGEST_VALUE, out=out)
 
+    @property
+    def n_inputs(self) -> int:
+        """How many features P is multiplied with."""
+        if self.lift is not None:
+            return len(self.lift.b)
+        return len(self.P) if self.columns is None else self.p
+
     def dump(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {
@@ -148,6 +155,10 @@ class Projection:
         if P[-1].any():
             raise ValueError("P must be zero for features that no example has")
         return cls(P, c, None, columns, p, state["unit"])
+
+    def kept(self, columns: list[int]) -> Projection:
+        """Return the same map with some of the labels only."""
+        return replace(self, P=np.ascontiguousarray(self.P[:, columns]), c=self.c[columns])
 
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
@@ -217,7 +228,7 @@ class Design:
         self.n, self.p = len(examples), features.n_features
         self.primal = self.p <= self.n
         self.examples = examples
-        count = examples.sum(_count_labels)
+        count = examples.sum(count_labels)
         self.n_known = np.maximum(count[1], 1)
         self.mean = count[0] / self.n_known  # of the labels
         self.masked = bool(count[2][0])
@@ -233,16 +244,11 @@ class Design:
     def mid(self) -> Matrix:
         """Mean of the features."""
 
-        def total(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-            # Sparse sums of single numbers are single whatever dtype is asked for.
-            return (np.asarray(X.astype(np.float64).sum(axis=0)).ravel(),)
-
-        return self._X.sum(total)[0] / self.n
+        return self._X.sum(_total)[0] / self.n
 
     def targets(self, labels: Labels) -> Matrix:
         """Return labels minus their mean, unknown entries as 0."""
-        T = labels.Y - self.mean
-        return T if labels.known is None else np.where(labels.known, T, 0.0)
+        return _targets(self.mean, labels)
 
     def gram(self) -> tuple[Matrix, float]:
         """Return X̃X̃ᵀ, and about how far below zero rounding leaves its eigenvalues."""
@@ -254,14 +260,7 @@ class Design:
     def equations(self) -> Equations:
         """Return X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass."""
 
-        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-            X, T = X.astype(np.float64), self.targets(labels)
-            square = X.T @ X
-            square = square.toarray() if sp.issparse(square) else square
-            total = np.asarray(X.sum(axis=0)).ravel()
-            return square, np.asarray(X.T @ T), total, T.sum(axis=0)
-
-        inner, right, total, targets = self._X.sum(summand)
+        inner, right, total, targets = self._X.sum(partial(_equations, self.mean))
         mid, turn = total / self.n, self.features.turned
         lifted = self.features.factor is not None
         rounding = float(np.trace(inner)) * (1e-15 / JITTER if lifted else 1e-12)
@@ -273,83 +272,109 @@ class Design:
     def transposed(self, R: Matrix) -> Matrix:
         """Return X̃ᵀR for R of shape (n, q)."""
 
-        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-            return (np.asarray(X.astype(np.float64).T @ R[part]), R[part].sum(axis=0))
-
-        out, total = self._X.sum(summand)
+        out, total = self._X.sum(_transposed, along=R)
         return self.features.turned(out - np.outer(self.mid, total))
 
     def times(self, P: Matrix) -> Matrix:
         """Return X̃P, (n, q)."""
         P = self.features.original(P)
-        out = self._X.gather(lambda X: np.asarray(X.astype(np.float64) @ P))
+        out = self._X.gather(partial(_times, P))
         return np.asarray(out - self.mid @ P)
 
     def masked_right(self) -> Matrix:
         """Return X̃ᵀT and below it the sums of T, (p + 1, q)."""
 
-        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-            T = self.targets(labels)
-            return (np.asarray(X.astype(np.float64).T @ T), T.sum(axis=0))
-
-        out, total = self._X.sum(summand)
+        out, total = self._X.sum(partial(_masked_right, self.mean))
         return np.vstack([self.features.turned(out - np.outer(self.mid, total)), total])
 
     def masked_normal(self, V: Matrix, ridge: float) -> Matrix:
         """Return the normal equations' left side for weights P and shifts s, V = [P; s]."""
         P, s = self.features.original(V[:-1]), V[-1]
         shift = s - self.mid @ P
-
-        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-            X = X.astype(np.float64)
-            R = X @ P + shift
-            R = R if labels.known is None else R * labels.known
-            return (np.asarray(X.T @ R), R.sum(axis=0))
-
-        out, total = self._X.sum(summand)
+        out, total = self._X.sum(partial(_masked_normal, P, shift))
         out = self.features.turned(out - np.outer(self.mid, total))
         return np.vstack([out + ridge * V[:-1], total])
 
     def single_right(self) -> Any:
         """Return XᵀT in single precision; columns of T sum to zero, so this is X̃ᵀT."""
-
-        def summand(X: Any, labels: Labels, part: slice) -> tuple[Any, ...]:
-            return (np.asarray(X.T @ self.targets(labels).astype(np.float32)),)
-
-        return self._X.sum(summand)[0]
+        return self._X.sum(partial(_single_right, self.mean))[0]
 
     def single_normal(self, P: Any, ridge: float) -> Any:
         """Return (X̃ᵀX̃ + ρI)P in single precision."""
         shift = (self.mid @ P).astype(np.float32)
-
-        def summand(X: Any, labels: Labels, part: slice) -> tuple[Any, ...]:
-            if sp.issparse(X):
-                out = np.zeros_like(P)
-                normal_sparse(X.indptr.astype(np.int64), X.indices, X.data, P, shift, out)
-                return (out,)
-            return (np.asarray(X.T @ (X @ P - shift)),)
-
-        A = self._X.sum(summand)[0]
+        A = self._X.sum(partial(_single_normal, P, shift))[0]
         A += np.float32(ridge) * P
         return A
 
     def variances(self) -> Matrix:
         """Return the diagonal of X̃ᵀX̃."""
+        return np.maximum(self._X.sum(_squares)[0] - self.n * self.mid**2, 0.0)
 
-        def summand(X: Any, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-            squares = X.power(2) if sp.issparse(X) else X**2
-            return (np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel(),)
-
-        return np.maximum(self._X.sum(summand)[0] - self.n * self.mid**2, 0.0)
+    def target_squares(self) -> float:
+        """Return ‖T‖²."""
+        return float(self.examples.sum(partial(_target_squares, self.mean))[0].sum())
 
 
-def _count_labels(rows: Rows, labels: Labels, part: slice) -> tuple[npt.NDArray[np.int64], ...]:
-    """Count each label, how many examples know it, and the unknown entries."""
-    yes = labels.Y.sum(axis=0, dtype=np.int64)
-    if labels.known is None:
-        return yes, np.full(len(yes), len(labels.Y)), np.zeros(1, np.int64)
-    known = labels.known.sum(axis=0, dtype=np.int64)
-    return yes, known, np.array([labels.known.size - known.sum()])
+# What is summed over leaves: plain functions, which can be sent to where the examples are.
+
+
+def _targets(mean: Matrix, labels: Labels) -> Matrix:
+    T = labels.Y - mean
+    return T if labels.known is None else np.where(labels.known, T, 0.0)
+
+
+def _total(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    # Sparse sums of single numbers are single whatever dtype is asked for.
+    return (np.asarray(X.astype(np.float64).sum(axis=0)).ravel(),)
+
+
+def _squares(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    squares = X.power(2) if sp.issparse(X) else X**2
+    return (np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel(),)
+
+
+def _equations(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    X, T = X.astype(np.float64), _targets(mean, labels)
+    square = X.T @ X
+    square = square.toarray() if sp.issparse(square) else square
+    total = np.asarray(X.sum(axis=0)).ravel()
+    return square, np.asarray(X.T @ T), total, T.sum(axis=0)
+
+
+def _target_squares(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    return (np.array([(_targets(mean, labels) ** 2).sum()]),)
+
+
+def _transposed(X: Any, labels: Labels, R: Matrix) -> tuple[Matrix, ...]:
+    return (np.asarray(X.astype(np.float64).T @ R), R.sum(axis=0))
+
+
+def _times(P: Matrix, X: Any) -> Matrix:
+    return np.asarray(X.astype(np.float64) @ P)
+
+
+def _masked_right(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    T = _targets(mean, labels)
+    return (np.asarray(X.astype(np.float64).T @ T), T.sum(axis=0))
+
+
+def _masked_normal(P: Matrix, shift: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    X = X.astype(np.float64)
+    R = X @ P + shift
+    R = R if labels.known is None else R * labels.known
+    return (np.asarray(X.T @ R), R.sum(axis=0))
+
+
+def _single_right(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
+    return (np.asarray(X.T @ _targets(mean, labels).astype(np.float32)),)
+
+
+def _single_normal(P: Any, shift: Any, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
+    if sp.issparse(X):
+        out = np.zeros_like(P)
+        normal_sparse(X.indptr.astype(np.int64), X.indices, X.data, P, shift, out)
+        return (out,)
+    return (np.asarray(X.T @ (X @ P - shift)),)
 
 
 def fit(
@@ -517,15 +542,14 @@ def first_block(examples: Examples) -> Projection:
 
 def leading_directions(examples: Examples, d: int) -> Matrix:
     """Return the d directions of largest variance of the labels, an orthonormal (q, d)."""
-    yes, known, _ = examples.sum(_count_labels)
+    yes, known, _ = examples.sum(count_labels)
     mean = yes / np.maximum(known, 1)
-
-    def summand(rows: Rows, labels: Labels, part: slice) -> tuple[Matrix, ...]:
-        T = labels.Y - mean
-        T = T if labels.known is None else np.where(labels.known, T, 0.0)
-        return (T.T @ T,)
-
-    (covariance,) = examples.sum(summand)
+    (covariance,) = examples.sum(partial(_covariance, mean))
     q = len(mean)
     U: Matrix = scipy.linalg.eigh(covariance, subset_by_index=(q - d, q - 1))[1][:, ::-1]
     return np.ascontiguousarray(U)
+
+
+def _covariance(mean: Matrix, rows: Rows, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    T = _targets(mean, labels)
+    return (T.T @ T,)

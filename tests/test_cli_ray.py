@@ -1,0 +1,40 @@
+"""``--ray``: what comes out is what one process gives, byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from tagstream import OML, make_stream
+from tagstream.cli import ray as cli_ray
+from tagstream.cli.output import Failed
+
+
+def batches():
+    stream = make_stream(900, seed=1)
+    for first in range(500, 900, 50):
+        yield first, stream.X[first : first + 50]
+
+
+def worker():
+    stream = make_stream(900, seed=1)
+    model = OML(random_state=0, lift=None).partial_fit(stream.X[:500], stream.Y[:500])
+
+    def answer(batch):
+        first, X = batch
+        return f"{first}: {model.predict_proba(X).round(6).tolist()}\n"
+
+    return answer
+
+
+@pytest.mark.slow
+def test_answers_come_in_the_order_of_the_file_as_one_process_gives_them():
+    pytest.importorskip("ray.data")
+    answer = worker()
+    assert [*cli_ray.in_order(batches, worker, cli_ray.HERE, 2)] == [*map(answer, batches())]
+
+
+def test_a_learner_without_a_store_is_refused():
+    from tagstream import OLANSGD
+
+    with pytest.raises(Failed, match="stores examples, got OLANSGD"):
+        cli_ray.on_shards(OLANSGD(), cli_ray.HERE, 2)

@@ -1,0 +1,474 @@
+"""Records in, tags out: what library, command line and service share."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from checks import assert_same_state
+from tagstream import KNN, OLANSGD, OML, Tagger
+from tagstream.checks import DataError
+from tagstream.persist import save
+from tagstream.tagger import Learnt
+from tagstream.text import Columns
+
+TOPICS = {
+    "sea": "beach swim sand wave sail harbour",
+    "snow": "ski slope ice cold winter sledge",
+    "food": "bread cheese soup cook oven taste",
+}
+
+
+def records(n, seed=0, named=True):
+    """Short texts about one or two topics."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for i in range(n):
+        tags = rng.choice(list(TOPICS), size=rng.integers(1, 3), replace=False).tolist()
+        words = [rng.choice(TOPICS[tag].split()) for tag in tags for _ in range(4)]
+        made.append({"text": " ".join(words), "y": tags} | ({"id": f"r{i}"} if named else {}))
+    return made
+
+
+def small(**params):
+    """A tagger of votes, quick to learn."""
+    return Tagger(OML(head=False, decide=0.5, random_state=0, **params))
+
+
+def state(tagger):
+    return {
+        "learner": tagger.learner.to_state() if tagger.n_items else None,
+        "texts": dict(tagger._texts),
+        "characters": tagger._n_characters,
+        "seen": tagger._seen.copy(),
+        "featurizer": None if tagger.featurizer is None else tagger.featurizer.to_state(),
+    }
+
+
+# ---------------------------------------------------------------------- learning and suggesting
+
+
+def test_it_learns_texts_and_suggests_their_tags():
+    tagger = Tagger()
+    assert tagger.learn(records(120)) == Learnt(new=120)
+    assert tagger.n_items == 120
+    assert set(tagger.tags) == set(TOPICS)
+    right = 0
+    for record in records(40, seed=1):
+        told = tagger.suggest({"text": record["text"]})
+        right += set(told.tags) == set(record["y"])
+        assert told.known
+        values = list(told.scores.values())
+        assert values == sorted(values, reverse=True)
+        assert [tag for tag in told.scores if tag in told.tags] == told.tags
+        assert all(0 < value <= 1 for value in values)
+    assert right >= 36
+
+
+@pytest.mark.parametrize("form", ["list", "iterator", "one by one", "batch"])
+def test_however_records_come_the_state_is_the_same(form):
+    some, whole, other = records(300, seed=2), small(), small()
+    whole.learn(some)
+    if form == "iterator":
+        assert other.learn(iter(some)) == Learnt(new=300)
+    elif form == "one by one":
+        for record in some:
+            assert other.learn(record) == Learnt(new=1)
+    elif form == "batch":
+        from tagstream.data.records import as_batch
+
+        other.learn(as_batch(some))
+    else:
+        other.learn(some[:7])
+        other.learn(some[7:])
+    assert_same_state(state(other), state(whole))
+
+
+def test_one_in_one_out_and_many_in_many_out():
+    tagger = small()
+    tagger.learn(records(60))
+    asked = [{"text": "swim and sail"}, {"text": "ski on ice"}]
+    many = tagger.suggest(asked)
+    assert many == [tagger.suggest(one) for one in asked]
+    assert many == tagger.suggest(iter(asked))
+    assert tagger.suggest([]) == []
+    assert tagger.suggest(asked[0] | {"y": ["food"], "id": "x"}) == many[0]  # tags are not read
+    assert tagger.n_items == 60
+
+
+def test_top_and_decide():
+    tagger = small()
+    tagger.learn(records(60))
+    asked = {"text": "swim ski bread"}
+    assert len(tagger.suggest(asked, top=1).scores) == 1
+    assert len(tagger.suggest(asked, decide="top1").tags) == 1
+    every = tagger.suggest(asked, decide=0.0)
+    assert set(every.scores) <= set(every.tags) | set(tagger.tags)
+    for bad in (0, -1, 1.5, "two"):
+        with pytest.raises(ValueError, match="top must be an integer"):
+            tagger.suggest(asked, top=bad)
+    with pytest.raises(ValueError, match="decide must be"):
+        tagger.suggest(asked, decide="best")
+
+
+def test_records_without_tags_are_passed_over():
+    tagger = small()
+    some = records(20)
+    bare = [{"text": "nothing is said"}, {"text": "nor here", "y": None}]
+    assert tagger.learn([*some, *bare]) == Learnt(new=20, skipped=2)
+    assert tagger.learn(bare) == Learnt(skipped=2)
+    assert tagger.learn([]) == Learnt()
+    assert tagger.learn({"text": "no tag applies", "y": []}) == Learnt(new=1)
+    assert tagger.n_items == 21
+
+
+@pytest.mark.parametrize(
+    ("make", "asked"),
+    [
+        (lambda i: {"x": [float(i % 2), 0.1 * i], "y": ["odd"] if i % 2 else ["even"]}, [1.0, 0.3]),
+        (
+            lambda i: {
+                "x": {"side": float(i % 2), f"n{i}": 0.1},
+                "y": ["odd"] if i % 2 else ["even"],
+            },
+            {"side": 1.0},
+        ),
+    ],
+)
+def test_numbers_and_named_values_are_records_too(make, asked):
+    tagger = Tagger(KNN(n_neighbors=3))
+    tagger.learn([make(i) for i in range(30)])
+    assert tagger.suggest({"x": asked}).tags == ["odd"]
+    assert tagger.explain({"x": asked}).neighbors[0].text is None
+
+
+def test_before_anything_was_learnt_nothing_is_suggested():
+    tagger = Tagger()
+    told = tagger.suggest({"text": "anything"})
+    assert (told.tags, told.scores, told.known) == ([], {}, False)
+    assert (tagger.tags, tagger.counts, tagger.n_items) == ([], {}, 0)
+    assert tagger.view().suggest({"text": "anything"}) == told
+    for call in (
+        lambda: tagger.explain({"text": "a"}),
+        lambda: tagger.relabel(1, ["a"]),
+        lambda: tagger.save("nowhere"),
+    ):
+        with pytest.raises(ValueError, match="must have learnt something"):
+            call()
+
+
+# ---------------------------------------------------------------------- unknown texts
+
+
+@pytest.mark.parametrize("window", [None, 40])
+def test_a_text_of_which_nothing_was_met_falls_back_to_how_frequent_tags_are_and_says_so(window):
+    tagger = small(window=window)
+    some = records(90)
+    tagger.learn(some)
+    told, known = tagger.suggest([{"text": "ξυζ ωψχ"}, {"text": "swim in winter"}])
+    assert (told.tags, told.known, known.known) == ([], False, True)
+    kept = some if window is None else some[-window:]
+    shares = {tag: sum(tag in one["y"] for one in kept) / len(kept) for tag in TOPICS}
+    assert told.scores == pytest.approx(shares, abs=1e-6)
+
+
+# ---------------------------------------------------------------------- known ids
+
+
+def test_a_known_id_is_a_correction():
+    tagger, some = Tagger(), records(60)
+    tagger.learn(some)
+    same = some[7]
+    assert tagger.learn(same) == Learnt(unchanged=1)
+    assert tagger.learn(same | {"y": ["food", "new"]}) == Learnt(corrected=1)
+    assert tagger.n_items == 60
+    assert tagger.learner.item("r7")[1] == {"food", "new"}
+    assert set(tagger.suggest({"text": same["text"]}).tags) == {"food", "new"}
+    why = tagger.explain({"text": same["text"]})
+    assert why.corrected
+    assert (why.copy_of.id, why.copy_of.text) == ("r7", same["text"])
+
+
+def test_a_known_id_with_another_text_takes_the_place_of_the_old_item():
+    tagger, some = Tagger(KNN(n_neighbors=1)), records(30)
+    tagger.learn(some)
+    other = {"id": "r7", "text": "quite another matter", "y": ["else"]}
+    assert tagger.learn(other) == Learnt(corrected=1)
+    assert sum(tagger.counts.values()) == 1 + sum(len(r["y"]) for r in some if r["id"] != "r7")
+    why = tagger.explain(other)
+    assert (why.neighbors[0].id, why.neighbors[0].text) == ("r7", "quite another matter")
+    assert tagger.suggest(other).tags == ["else"]
+    assert tagger._n_characters == sum(map(len, tagger._texts.values()))
+
+
+def test_an_id_that_is_repeated_within_one_call_is_a_correction_too():
+    some = records(12)
+    twice = [*some, some[3] | {"y": ["late"]}, some[4], {"id": "r3", "text": "other", "y": ["x"]}]
+    one, other = small(), small()
+    assert one.learn(twice) == Learnt(new=12, corrected=2, unchanged=1)
+    for record in twice:
+        other.learn(record)
+    assert_same_state(state(one), state(other))
+
+
+def test_ids_may_be_given_to_some_records_only():
+    tagger = small()
+    some = [{k: v for k, v in r.items() if k != "id" or i % 2} for i, r in enumerate(records(30))]
+    assert tagger.learn(some) == Learnt(new=30)
+    assert tagger.learn(some[1] | {"y": ["x"]}) == Learnt(corrected=1)
+    assert tagger.learner.has_item("r29")
+    assert tagger.learner.has_item(28)
+
+
+def test_corrections_hold_at_once():
+    tagger, some = Tagger(), records(60)
+    tagger.learn(some)
+    tagger.relabel("r5", ["a", " b "])
+    assert set(tagger.suggest(some[5]).tags) == {"a", "b"}
+    tagger.forget("r5")
+    assert not tagger.learner.has_item("r5")
+    assert "r5" not in tagger._texts
+    with pytest.raises(KeyError, match="no stored item is called 'r5'"):
+        tagger.forget("r5")
+
+
+def test_tags_are_renamed_merged_and_removed():
+    tagger = Tagger(KNN(n_neighbors=3))
+    tagger.learn(records(60))
+    before = tagger.counts
+    tagger.rename("sea", "ocean")
+    assert tagger.counts == {("ocean" if t == "sea" else t): n for t, n in before.items()}
+    tagger.merge(["ocean", "snow"], "outdoors")
+    assert set(tagger.tags) == {"outdoors", "food"}
+    tagger.remove("food")
+    assert tagger.tags == ["outdoors"]
+    for call in (
+        lambda: tagger.rename("outdoors", " "),
+        lambda: tagger.rename("nothing", "x"),
+        lambda: tagger.merge(["nothing"], "x"),
+        lambda: tagger.merge("outdoors", "x"),
+        lambda: tagger.remove("nothing"),
+        lambda: tagger.relabel("r1", "outdoors"),
+        lambda: tagger.relabel("r1", [""]),
+        lambda: tagger.relabel("r1", [3]),
+    ):
+        kept = state(tagger)
+        with pytest.raises(ValueError, match="must"):
+            call()
+        assert_same_state(state(tagger), kept)
+
+
+def test_a_learner_that_keeps_no_items_says_so():
+    tagger = Tagger(OLANSGD(first_block=5))
+    tagger.learn([{"x": [float(i % 2), 1.0], "y": ["ab"[i % 2]]} for i in range(30)])
+    assert tagger.suggest({"x": [1.0, 1.0]}).known
+    for call in (
+        lambda: tagger.relabel(1, ["a"]),
+        lambda: tagger.forget(1),
+        lambda: tagger.merge(["a"], "b"),
+        tagger.refit,
+    ):
+        with pytest.raises(ValueError, match=r"keeps no items.*use OML or KNN"):
+            call()
+    with pytest.raises(ValueError, match="use OML or KNN"):
+        tagger.explain({"x": [1.0, 1.0]})
+    tagger.rename("a", "A")
+    assert tagger.tags == ["A", "b"]
+
+
+# ---------------------------------------------------------------------- texts
+
+
+def test_texts_are_kept_for_explanations_if_asked():
+    some = records(40)
+    for keep in (True, False):
+        tagger = Tagger(KNN(n_neighbors=3), keep_text=keep)
+        tagger.learn(some)
+        texts = {r["id"]: r["text"] for r in some}
+        for near in tagger.explain(some[3]).neighbors:
+            assert near.text == (texts[near.id] if keep else None)
+
+
+def test_with_a_window_texts_of_lost_items_go():
+    tagger = Tagger(KNN(window=20))
+    some = records(900)
+    for start in range(0, 900, 50):
+        tagger.learn(some[start : start + 50])
+    assert len(tagger._texts) <= 2 * 20 + 256 + 50
+    assert {f"r{i}" for i in range(880, 900)} <= set(tagger._texts)
+    assert tagger._n_characters == sum(map(len, tagger._texts.values()))
+
+
+def test_whether_an_id_is_known_does_not_depend_on_the_cuts():
+    some = records(60)
+    again = [*some[:20], *[r | {"y": ["late"]} for r in some[5:20]], *some[20:50], *some[12:30]]
+    whole, other = (Tagger(KNN(window=16)) for _ in range(2))
+    counted = whole.learn(again)
+    total = Learnt()
+    for record in again:
+        total += other.learn(record)
+    assert total == counted
+    assert total.corrected
+    assert_same_state(state(other)["learner"], state(whole)["learner"])
+
+
+def test_an_id_that_the_window_has_lost_may_come_again():
+    tagger = Tagger(KNN(window=5, n_neighbors=1))
+    some = records(12)
+    tagger.learn(some)
+    view = tagger.view()
+    assert tagger.learn(some[0] | {"text": "come again", "y": ["back"]}) == Learnt(new=1)
+    assert tagger.explain({"text": "come again"}).neighbors[0].text == "come again"
+    assert tagger._n_characters == sum(map(len, tagger._texts.values()))
+    assert view._texts["r0"] == some[0]["text"]
+
+
+# ---------------------------------------------------------------------- bad records
+
+
+BAD = [
+    {"y": ["a"]},
+    {"text": 3, "y": ["a"]},
+    {"text": "fine", "y": "a tag"},
+    {"text": "fine", "y": [""]},
+    {"text": "fine", "y": [3]},
+    {"text": "both", "x": [1.0], "y": ["a"]},
+    {"x": [1.0, 2.0], "y": ["a"]},  # numbers among texts
+    {"text": "half \ud800 a character", "y": ["a"]},
+    ["not", "a", "mapping"],
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("before", [0, 30])
+def test_a_list_with_a_bad_record_changes_nothing(bad, before):
+    tagger, some = Tagger(KNN()), records(60)
+    if before:
+        tagger.learn(some[:before])
+    kept = state(tagger)
+    with pytest.raises(ValueError, match=r"record 5|must"):
+        tagger.learn([*some[before : before + 5], bad])
+    assert_same_state(state(tagger), kept)
+    tagger.learn(some[before:])
+    assert tagger.n_items == 60
+
+
+@pytest.mark.parametrize("x", [[1.0], [1.0, 2.0, 3.0], [1.0, float("nan")], [1.0, 1e30]])
+@pytest.mark.parametrize("before", [0, 3])
+def test_bad_numbers_change_nothing(x, before):
+    tagger = Tagger(KNN())
+    good = [{"x": [float(i), 1.0], "y": ["a"]} for i in range(6)]
+    if before:
+        tagger.learn(good[:before])
+    kept = state(tagger)
+    with pytest.raises(ValueError, match="must"):
+        tagger.learn([good[5], {"x": x, "y": ["b"]}])
+    assert_same_state(state(tagger), kept)
+    if before:
+        with pytest.raises(ValueError, match=r"must|features"):
+            tagger.suggest({"x": x})
+
+
+def test_a_query_must_be_a_record():
+    tagger = Tagger(KNN())
+    tagger.learn(records(5))
+    for bad in ({}, {"text": 3}, {"x": [1.0]}, ["a"], "text"):
+        with pytest.raises((DataError, ValueError), match="must"):
+            tagger.suggest(bad)
+
+
+# ---------------------------------------------------------------------- views
+
+
+def test_a_view_stays_while_the_tagger_learns_forgets_and_renames():
+    tagger, some = Tagger(), records(60)
+    tagger.learn(some[:40])
+    view, asked = tagger.view(), [{"text": r["text"]} for r in some]
+    told, why, tags = view.suggest(asked), view.explain(asked[7]), view.tags
+    assert told == tagger.suggest(asked)
+    tagger.learn(some[40:])
+    tagger.learn(some[7] | {"text": "something else", "y": ["new"]})
+    tagger.relabel("r3", ["newer"])
+    tagger.forget("r8")
+    tagger.rename("sea", "ocean")
+    tagger.remove("food")
+    assert view.suggest(asked) == told
+    assert view.explain(asked[7]) == why
+    assert (view.tags, view.n_items) == (tags, 40)
+    assert not hasattr(view, "learn")
+
+
+def test_readers_beside_a_learning_thread_get_the_answers_of_replayed_states():
+    some, asked = records(300, seed=5), [{"text": r["text"]} for r in records(5, seed=6)]
+    tagger = small()
+    tagger.learn(some[:10])
+    views, answers, failures = [tagger.view()], [], []
+    done = threading.Event()
+
+    def read():
+        try:
+            while not done.is_set():
+                view = views[-1]
+                answers.append((view.n_items, view.suggest(asked), view.tags))
+        except BaseException as error:
+            failures.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for start in range(10, 300, 10):  # the one who learns hands out the views
+            tagger.learn(some[start : start + 10])
+            views.append(tagger.view())
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert not failures
+    for n, told, tags in answers[:: max(1, len(answers) // 10)]:
+        again = small()
+        again.learn(some[:n])
+        assert again.suggest(asked) == told
+        assert again.tags == tags
+
+
+# ---------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("learner", [lambda: OML(random_state=0), lambda: KNN(window=30)])
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_is_saved_and_opened_goes_on_the_same(tmp_path, learner, keep):
+    some, path = records(90, seed=7), tmp_path / "tagger.ts"
+    tagger = Tagger(learner(), keep_text=keep)
+    tagger.learn(some[:60])
+    tagger.relabel("r50", ["new"])
+    tagger.forget("r51")
+    tagger.extra["note"] = "kept too"
+    tagger.save(path)
+    again = Tagger.open(path)
+    assert_same_state(state(again), state(tagger))
+    assert again.extra == {"note": "kept too"}
+    assert again.keep_text == keep
+    for one in (tagger, again):
+        one.learn([*some[60:], some[59] | {"y": ["newer"]}])
+    assert_same_state(state(again), state(tagger))
+    asked = {"text": "swim in winter"}
+    assert again.suggest(asked) == tagger.suggest(asked)
+    assert again.explain(asked) == tagger.explain(asked)
+
+
+def test_a_model_without_a_tagger_is_opened_as_one(tmp_path):
+    X = np.array([[0.0, 1.0], [1.0, 0.0]] * 5)
+    save(KNN(n_neighbors=1).partial_fit(X, [{"a"}, {"b"}] * 5), tmp_path / "model.ts")
+    tagger = Tagger.open(tmp_path / "model.ts")
+    assert isinstance(tagger.featurizer, Columns)
+    assert tagger.suggest({"x": [1.0, 0.0]}).tags == ["b"]
+
+
+def test_a_file_that_is_no_tagger_is_refused(tmp_path):
+    path = tmp_path / "tagger.ts"
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match=r"tagger\.ts"):
+        Tagger.open(path)
