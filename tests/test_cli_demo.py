@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
 
+from tagstream import data
 from tagstream.cli import demo
 
 
@@ -47,7 +47,7 @@ def test_what_is_compiled_is_not_counted_as_time_per_post(run, monkeypatch):
 
 
 def test_the_posts_are_good_records():
-    posts = [json.loads(line) for line in demo.POSTS.read_text("utf-8").splitlines()]
+    posts = data.posts()
     assert len(posts) >= 120
     assert len({post["id"] for post in posts}) == len({post["text"] for post in posts})
     assert all(post["y"] for post in posts)
