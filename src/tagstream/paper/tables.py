@@ -721,6 +721,7 @@ def _corrections_table(results: Results) -> Table:
 
 def _corrections_verdict(results: Results) -> str:
     n_promises, missed, plain = 0, [], []
+    n_looks = n_worse = 0
     for (method, count, stage), found in corrections_of(results).items():
         when = f"({count} corrections, {_STAGES[stage]})"
         if method != "oml":
@@ -735,7 +736,15 @@ def _corrections_verdict(results: Results) -> str:
         lost = found["before"] - found["others"]
         if lost > PROMISED["others"]:
             missed.append(f"other items −{lost:.4f} {when}")
-    return _promises(n_promises, missed) + (
+        n_looks += 1
+        n_worse += found["least"] < -PROMISED["others"]
+    alone = (
+        f" Means over the orders; in {n_worse} of {n_looks} looks the other items lose more than "
+        "is promised in some single order."
+        if n_worse
+        else ""
+    )
+    return (_promises(n_promises, missed) + alone) + (
         f" Votes alone have {min(plain):.1%} to {max(plain):.1%} of the same items right at once."
         if plain
         else ""
@@ -800,7 +809,18 @@ def _new_tags_verdict(results: Results) -> str:
             ]
             if worse:
                 missed.append(f"{tag} worse than the best online SGD after {', '.join(worse)}")
-    return _promises(n_promises, missed)
+    lost = [
+        f"{tag} {as_text(before)} → {as_text(ours.refitted)}"
+        for (tag, method, rule), ours in found.items()
+        if (method, rule) == ("oml", "balanced")
+        and len(ours.counts) > 1
+        and (before := ours.f1[1]) - ours.refitted > 0.05
+    ]
+    return _promises(n_promises, missed) + (
+        f" A fit of P just after five examples takes much away again: {', '.join(lost)}."
+        if lost
+        else ""
+    )
 
 
 def _delays_table(results: Results) -> Table:
