@@ -64,7 +64,7 @@ def _fill(stores: list[Any], n: int) -> None:
 def _search(ray: Any, n: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     from tagstream.cluster import RayStore
 
-    cluster = RayStore(SHARDS)
+    cluster = RayStore(SHARDS, timeout=3600.0)  # however busy the machine
     start = time.perf_counter()
     shards, local = cluster.open(WIDTH, sparse=False), LocalStore(WIDTH, sparse=False)
     pids = ray.get([actor.pid.remote() for actor in shards.actors])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tagstream import OML, make_stream
@@ -29,7 +31,8 @@ def worker():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray Data warns of its own options
 def test_answers_come_in_the_order_of_the_file_as_one_process_gives_them():
-    pytest.importorskip("ray.data")
+    ray = pytest.importorskip("ray.data") and pytest.importorskip("ray")
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
     answer = worker()
     assert [*cli_ray.in_order(batches, worker, cli_ray.HERE, 2)] == [*map(answer, batches())]
 

@@ -51,8 +51,8 @@ def small(_ray, monkeypatch):
     monkeypatch.setattr(examples, "LEAF", LEAF)
     made = []
 
-    def store(shards=2, **options):
-        made.append(RayStore(shards, SEGMENT, **options))
+    def store(shards=2, timeout=600.0, **options):
+        made.append(RayStore(shards, SEGMENT, timeout=timeout, **options))
         return made[-1]
 
     yield store
@@ -214,7 +214,8 @@ def test_any_number_of_shards_and_any_cut_give_the_bits_of_one_process(small, ki
     X, _ = draw(kind)
     whole = learn(kind)
     for cuts in CUTS:
-        assert_equal_models(whole, learn(kind, small(shards), cuts), X[N:])
+        with small(shards) as store:
+            assert_equal_models(whole, learn(kind, store, cuts), X[N:])
 
 
 @pytest.mark.slow
