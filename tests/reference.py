@@ -321,11 +321,11 @@ class SlowHead:
         self.d, self.a = np.zeros((q, m)), np.full((q, m), 10.0)
         self.lag, self.window, self.seen = lag, window, []
 
-    def evidence(self, j, found, near, z, z_plus, fresh, seen, stored):
+    def evidence(self, j, found, near, z, z_plus, fresh, seen, stored, late):
         """f_j, or None for a label that no example has; ``seen`` is what is known by then."""
 
         def vote(positions, k):
-            sure = [i for i in positions[:k] if i >= 0 and stored[i][1][j]]
+            sure = [i for i in positions[: min(k, most)] if i >= 0 and stored[i][1][j]]
             v = sum(int(stored[i][0][j]) for i in sure)
             return 0.5 * np.log((v + 0.5) / (len(sure) - v + 0.5))
 
@@ -334,6 +334,8 @@ class SlowHead:
             return 0.25 * np.log(x / (1 - x))
 
         kept = seen if self.window is None else seen[max(len(self.seen) - self.window, 0) :]
+        items = sum(any(known) for _, known in kept)
+        most = 30 if late or items >= 12 else max(items // 3, 1)
         sure = [int(y[j]) for y, known in kept if known[j]]
         n, t = sum(sure), len(sure)
         if n == 0:
@@ -357,7 +359,7 @@ class SlowHead:
         p, F = np.zeros(len(self.d)), {}
         for j in range(len(self.d)):
             of_z = (None, None) if z is None else (z[j], z_plus[j])
-            f = self.evidence(j, found, near, *of_z, fresh[j], seen, self.seen)
+            f = self.evidence(j, found, near, *of_z, fresh[j], seen, self.seen, late)
             if f is not None:
                 F[j] = f
                 p[j] = 1 / (1 + np.exp(-(self.w + self.d[j]) @ f))

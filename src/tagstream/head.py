@@ -17,7 +17,8 @@ L_k = ½ ln((v + ½)/(k′ − v + ½)) when v of the k′ ≤ k nearest that kn
 
     one, L_3, L_10, L_30 in the codes, ¼ logit z, ¼ logit z⁺, ¼ ln((n_j + ½)/(t_j − n_j + ½)),
     last_j, ¼ ln((fast_j + .02)/(1.02 − fast_j)), slow_j, and for dense rows L_3 and L_10 among
-    the latest items in input space.
+    the latest items in input space.  Of fewer than 12 stored items only the nearest third vote when
+    a score is asked for.
 
 z and z⁺ (:mod:`tagstream.fastmap`) are clipped to [.02, .98]; before P exists both are
 (n_j + ½)/(t_j + 1), and of a label that had fewer than 10 examples at the last fit P says nothing,
@@ -58,6 +59,7 @@ SPREAD = 1.0  # λ
 OWN_SPREAD = 10.0  # μ
 FAST, SLOW = 0.2, 0.02  # rates of the means of recent labels
 CLIP = 0.02
+VERY_FEW = 12  # stored examples, of which not all vote
 
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -152,16 +154,20 @@ def _count_votes(
     labels: Bytes,
     known: Bytes,
     sizes: tuple[int, ...],
+    most: int,
     half_log: Vector,
     f: Vector,
     first: int,
 ) -> None:
-    """Write L_k into the columns of ``f`` from ``first`` on, one for each k of ``sizes``."""
+    """Write L_k into the columns of ``f`` from ``first`` on, one for each k of ``sizes``.
+
+    No more than ``most`` neighbours vote.
+    """
     q = f.shape[0]
     yes, unknown = np.zeros(q, np.int64), np.zeros(q, np.int64)
     voters = 0
     for c in range(len(sizes)):
-        while voters < min(sizes[c], found.shape[0]) and found[voters] >= 0:
+        while voters < min(sizes[c], most, found.shape[0]) and found[voters] >= 0:
             row = found[voters]
             for b in range(labels.shape[1]):
                 sure = known[row, b] if known.shape[0] else np.uint8(255)
@@ -188,17 +194,21 @@ def _gather(
     evidence: Evidence,
     i: int,
     sizes: tuple[int, ...],
+    most: int,
     half_log: Vector,
     past: History,
     fast: FastState,
     z_plus: Vector,
     f: Vector,
 ) -> None:
-    """Write the evidence of item ``i`` into ``f`` (q, m), and z⁺ into ``z_plus`` (q,)."""
+    """Write the evidence of item ``i`` into ``f`` (q, m), and z⁺ into ``z_plus`` (q,).
+
+    No more than ``most`` neighbours vote.
+    """
     q = f.shape[0]
     for j in range(q):
         f[j, 0] = 1.0
-    _count_votes(evidence.found[i], evidence.labels, evidence.known, sizes, half_log, f, 1)
+    _count_votes(evidence.found[i], evidence.labels, evidence.known, sizes, most, half_log, f, 1)
     column = 1 + len(sizes)
     regressed = evidence.Z.shape[0] > 0
     if regressed:
@@ -223,7 +233,8 @@ def _gather(
         f[j, column + LONGER] = past.slow[j]
     if evidence.near.shape[0]:
         _count_votes(
-            evidence.near[i], evidence.labels, evidence.known, NEAR, half_log, f, column + N_OTHERS
+            evidence.near[i], evidence.labels, evidence.known, NEAR, most, half_log, f,
+            column + N_OTHERS,
         )
 
 
@@ -370,7 +381,7 @@ def _learn(
         if not has_room(fast, evidence.inputs, i):
             return i
         y = Y[i]
-        _gather(evidence, i, sizes, half_log, behind, fast, z_plus, f)
+        _gather(evidence, i, sizes, sizes[-1], half_log, behind, fast, z_plus, f)
         for j in range(q):
             out[i, j] = _probability(_log_odds(weights, f, j)) if behind.n[j] > 0 else 0.0
         if _is_known(y):
@@ -414,8 +425,10 @@ def _score(
     q = p.shape[1]
     f, z_plus = np.zeros((q, weights.w.shape[0])), np.zeros(q)
     column = 1 + len(sizes)
+    # Of very few, the nearest third: if all of them vote, votes tell nothing.
+    most = max(now.t[0] // 3, 1) if now.t[0] < VERY_FEW else sizes[-1]
     for i in range(p.shape[0]):
-        _gather(evidence, i, sizes, half_log, now, fast, z_plus, f)
+        _gather(evidence, i, sizes, most, half_log, now, fast, z_plus, f)
         for j in range(q):
             known = now.n[j] > 0
             total = _log_odds(weights, f, j) if known else -np.inf
