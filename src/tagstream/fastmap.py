@@ -4,6 +4,7 @@ P is fitted at growing intervals.  Between two fits a correction D is added to i
 
     z⁺ = z + Dᵀx,        D = 0 at each fit of P,
 
+(but for labels with fewer than 10 examples, of which P still says nothing and sparse rows keep D,)
 where x is the item as P sees it.  After each example, with s_i = Σ x_i² over all that P and D have
 learnt, ρ the ridge of P and η = 8,
 
@@ -372,6 +373,7 @@ class FastMap:
             rho = max(rho, 1e-3 * float(np.mean(s)))
         check_number("rho", rho, least=np.finfo(float).tiny)
         fresh = np.ones(q, np.uint8) if counts is None else (counts < FEW).astype(np.uint8)
+        young = self._young(p, fresh)
         self.state = FastState(
             np.zeros((0 if self.sparse else p, q), np.float32),
             np.zeros(0 if self.sparse else p),
@@ -387,6 +389,27 @@ class FastMap:
             fresh,
         )
         self._shared = False
+        if young is not None:
+            features, D = young
+            self.make_room(len(features))
+            self.state.D[: len(features)] = D
+            self.state.counters[USED] = len(features)
+            _insert_all(self.state, features)
+
+    def _young(
+        self, p: int, fresh: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]] | None:
+        """Return what sparse rows have taught about labels that P still says nothing about.
+
+        It outlives the fit: P has hardly seen them, and would forget them.  Of dense inputs it
+        does not, since these may be other features after each fit.
+        """
+        if not self.sparse or len(self.state.s) != p or not fresh.any():
+            return None
+        features, rows = self._touched()
+        D = np.where(fresh > 0, self.state.D[rows], np.float32(0))
+        some = D.any(axis=1)
+        return (features[some], D[some]) if some.any() else None
 
     def __call__(self, inputs: Inputs, Z: Vector) -> Vector:
         """Return z⁺, (m, q), of inputs with regression z = ``Z``."""

@@ -233,7 +233,13 @@ def _gather(
         f[j, column + LONGER] = past.slow[j]
     if evidence.near.shape[0]:
         _count_votes(
-            evidence.near[i], evidence.labels, evidence.known, NEAR, most, half_log, f,
+            evidence.near[i],
+            evidence.labels,
+            evidence.known,
+            NEAR,
+            most,
+            half_log,
+            f,
             column + N_OTHERS,
         )
 
