@@ -53,10 +53,12 @@ def factory(key: str) -> checks.Make:
     return lambda **more: cls(**{**params, **more})
 
 
-# The paper's V is drawn label by label, and its P never hears of a label that comes late.
+# The paper's V is drawn label by label, its steps are as large as its bounds let them be, and its P
+# never hears of a label that comes late.
 UNCLAIMED = {
     (checks.check_label_permutation_commutes, "PublishedOML"),
     (checks.check_label_permutation_commutes, "PublishedOML-window"),
+    (checks.check_learns, "PublishedOML"),
     (checks.check_a_new_label_is_learnt, "PublishedOML-window"),
 }
 
