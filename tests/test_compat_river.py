@@ -159,7 +159,7 @@ def test_frames_are_read_row_by_row(frame: Any) -> None:
     assert_same_state(state(dicts), state(frames))
     assert frames.predict_many(frame(X)) == dicts.predict_many(X)
     assert frames.learner is not None
-    assert frames.learner.to_state()["learner"]["memory"]["known"] is not None
+    assert frames.learner.to_state()["learner"]["store"]["known"] is not None
 
 
 # ------------------------------------------------------------------ features
@@ -194,7 +194,7 @@ def test_missing_values_are_missing_features() -> None:
     model.learn_one(x, {"sea": True})
     assert list(model._columns) == ["a", "d", "e=x", "f"]
     assert model.learner is not None
-    stored = model.learner.to_state()["learner"]["memory"]["rows"]
+    stored = model.learner.to_state()["learner"]["store"]["rows"]
     assert stored["data"].tolist() == [1.0, 1.0, 1.0, 2.0]
 
 
@@ -253,7 +253,7 @@ def test_predictions_name_all_labels_seen_and_deny_all_others() -> None:
 
 
 def test_the_threshold_of_the_learner_decides() -> None:
-    shy, bold = RiverClassifier(KNN(threshold=0.9)), RiverClassifier(KNN(threshold=0.1))
+    shy, bold = RiverClassifier(KNN(decide=0.9)), RiverClassifier(KNN(decide=0.1))
     for model in (shy, bold):
         for i in range(4):
             model.learn_one({"a": 1.0}, {"sea": i % 2 == 0})

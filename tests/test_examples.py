@@ -137,7 +137,7 @@ def test_sums_run_over_leaves_with_rows_labels_and_positions(sparse, unknown, mo
         np.testing.assert_array_equal(dense, X[part])
         return dense.astype(float).sum(axis=0), labels.Y.sum(axis=0), np.ones(1)
 
-    total, counts, leaves = made.sum(summand)
+    total, counts, leaves = made.sum(summand, along=np.arange(len(numbers)))
     of = {}
     for leaf in sorted(set(numbers // 8)):
         of[leaf] = X[numbers // 8 == leaf].astype(float).sum(axis=0)

@@ -382,6 +382,7 @@ def test_the_iterative_solution_is_close_to_the_direct_one(n, p, unknown, kind, 
     rows = kind(X)
     direct = fit(rows, labels, plain(5.0))
     monkeypatch.setattr(ridge, "DIRECT", 10)
+    monkeypatch.setattr(ridge, "PRIMAL", 10)
     close = fit(rows, labels, plain(5.0))
     again = fit(rows, labels, plain(5.0), start=close)
     scale = direct(rows).std()
@@ -397,6 +398,7 @@ def test_a_constant_column_does_not_spoil_the_iterative_solution(constant, share
     rho = share * float((centred(X) ** 2).sum())
     direct = fit(rows, labels, plain(rho))
     monkeypatch.setattr(ridge, "DIRECT", 5)
+    monkeypatch.setattr(ridge, "PRIMAL", 5)
     assert np.abs(fit(rows, labels, plain(rho))(rows) - direct(rows)).max() < 0.1
     assert np.isfinite(fit(rows, labels, plain(1e-60))(rows)).all()
 

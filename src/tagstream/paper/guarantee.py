@@ -48,7 +48,7 @@ class RecordedOML(OML):
 
     def _start(self) -> None:
         super()._start()
-        self._space = space = _RecordedSpace(self.n_components)
+        self._embedding.space = space = _RecordedSpace(self.n_components)
         self._parts = space.parts
 
     @property

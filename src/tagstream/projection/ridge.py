@@ -460,7 +460,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         flat = variances <= 1e-6 * X.n * mid**2
         diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
         start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
-        tolerance, rounds = 1e-3, ROUNDS if cold else WARM_ROUNDS
+        tolerance, rounds = 1e-3, ROUNDS if cold or X.masked else WARM_ROUNDS
         if not X.masked and X.features.factor is None:  # turned features are made in double
             scale = diagonal.astype(np.float32)
             P = _conjugate_gradients(
