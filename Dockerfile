@@ -14,7 +14,7 @@ RUN useradd --uid 10001 --create-home tagstream && mkdir /data && chown tagstrea
 COPY --from=build /opt/tagstream /opt/tagstream
 # Compiled kernels are kept beside the data: a new container need not compile them again.
 ENV PATH=/opt/tagstream/bin:$PATH NUMBA_CACHE_DIR=/data/.numba OPENBLAS_NUM_THREADS=1 PYTHONUNBUFFERED=1
-USER tagstream
+USER 10001
 VOLUME /data
 EXPOSE 8080
 # The first start compiles kernels, which can take some minutes.

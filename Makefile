@@ -14,11 +14,12 @@ ifeq ($(shell uname -m),x86_64)
 KERNELS := Nehalem Haswell $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 endif
 # On the oldest dependencies: what touches them. The rest of the suite is the same Python code.
-CORE := $(addprefix tests/,test_base.py test_blocks.py test_compat_river.py test_contracts.py test_data_*.py \
+CORE := $(addprefix tests/,test_base.py test_blocks.py test_compat_river.py test_contracts.py test_data_*.py test_examples.py \
 	test_knn.py test_memory.py test_metric.py test_metrics.py test_oml.py test_osml_elm.py test_persist.py \
-	test_projection.py test_sklearn.py test_text.py)
+	test_projection.py test_published.py test_schedule.py test_serve_http.py test_serve_writer.py test_sklearn.py \
+	test_space.py test_text.py)
 
-.PHONY: demo serve test lint exact oldest cover docs slow check bench reproduce release clean
+.PHONY: demo serve test lint exact cluster oldest cover docs slow check bench reproduce release clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -42,13 +43,13 @@ $(OLD)/installed: $(SOURCES) tools/oldest.py
 	$(OLD)/bin/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
 
-demo: $(VENV)/installed  ## learn a stream, print the measures, write a report
+demo: $(VENV)/installed  ## tags for a message board: suggestions, a correction that sticks, a page
 	$(BIN)/tagstream demo
 
 serve: $(VENV)/installed  ## the service with some example texts; prints its address
 	$(BIN)/tagstream serve .cache/serve --example
 
-test: $(VENV)/installed $(VENV)/tools-test  ## the test suite
+test: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web  ## the test suite
 	$(PYTEST) $(SUITE)
 
 lint: $(VENV)/installed $(VENV)/tools-check  ## style, types and layers
@@ -57,26 +58,29 @@ lint: $(VENV)/installed $(VENV)/tools-check  ## style, types and layers
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
 
-exact: $(VENV)/installed $(VENV)/tools-test  ## tests to the last bit, under several kernels of OpenBLAS
+exact: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web  ## tests to the last bit, under several kernels of OpenBLAS
 	for kernel in $(KERNELS); do \
 		echo "OPENBLAS_CORETYPE=$$kernel"; \
 		OPENBLAS_CORETYPE=$$kernel $(PYTEST) -q -m "exact and not slow" tests || exit 1; \
 	done
 
+cluster: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-ray  ## the memory on Ray, in a small form
+	$(ONE) $(BIN)/python -m pytest -q tests/test_cluster.py
+
 oldest: $(OLD)/installed  ## the core of the suite on the oldest dependencies (Python 3.10 to 3.12)
 	$(ONE) $(OLD)/bin/python -m pytest -n auto -q $(CORE)
 
-slow: $(VENV)/installed $(VENV)/tools-test  ## the tests that take long
+slow: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web  ## the tests that take long
 	$(PYTEST) $(SUITE) -m slow
 
-cover: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-cover  ## which lines the tests run
+cover: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web $(VENV)/tools-cover  ## which lines the tests run
 	$(PYTEST) $(SUITE) --cov --cov-report=term:skip-covered --cov-report=html
 
 docs: $(VENV)/installed $(VENV)/tools-docs  ## the documentation as a site, in build/site
 	$(BIN)/python docs/make_api.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-check: test lint slow exact oldest docs cover  ## all of it
+check: test lint slow exact cluster oldest docs cover  ## all of it
 
 reproduce: $(VENV)/installed  ## the paper's experiments; then every number and picture of the docs
 	$(BIN)/tagstream reproduce results

@@ -217,9 +217,11 @@ def during_refit(
     done = threading.Event()
 
     def work() -> None:
-        for start in range(0, len(more), 1000):
-            post(port, "/v1/learn", {"items": more[start : start + 1000]})
-        done.set()
+        try:
+            for start in range(0, len(more), 200):
+                post(port, "/v1/learn", {"items": more[start : start + 200]})
+        finally:
+            done.set()
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -16,9 +16,9 @@ class Timed(OML):
         self.refits: list[tuple[int, float]] = []  # examples seen, seconds
         super()._start()
 
-    def _renew(self, t: int) -> None:
+    def _stop(self, t: int) -> None:
         start = time.process_time()
-        super()._renew(t)
+        super()._stop(t)
         self.refits.append((t, time.process_time() - start))
 
     @property
@@ -34,8 +34,8 @@ class Timed(OML):
 class FittedOnce(Timed):
     """OML that keeps its first P: the rounds alone."""
 
-    def _renew(self, t: int) -> None:
-        if self._projection is None:
-            super()._renew(t)
+    def _stop(self, t: int) -> None:
+        if self._embedding.projection is None:
+            super()._stop(t)
         else:
-            self._next_fit = next_fit(t, self.window)
+            self._embedding.next_fit = next_fit(t, self.window)

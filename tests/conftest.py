@@ -1,12 +1,16 @@
-"""What all tests share: no network, and no test that fails because the machine is busy."""
+"""What all tests share: no network, commands in this process, and patience with busy machines."""
 
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from shell import posts, write_jsonl
+from tagstream import cli
 from tagstream.data import DATASETS
 
 # Hypothesis fails an example that takes long, or that is slow to be made.  How long that is says
@@ -23,3 +27,28 @@ def _no_downloads(request):
             for name, info in DATASETS.items():
                 patch.setitem(DATASETS, name, replace(info, files=()))
         yield
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run a command in an empty directory; return exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args, stdin=""):
+        text = stdin if isinstance(stdin, bytes) else stdin.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
+        code = cli.main([str(arg) for arg in args])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory):
+    """A model of 300 posts: the path of its file."""
+    folder = tmp_path_factory.mktemp("learnt")
+    path = write_jsonl(folder / "posts.jsonl", posts(300))
+    args = ["learn", path, "--model", str(folder / "m.tgs"), "--hash-bits", "10", "--quiet"]
+    assert cli.main(args) == 0
+    return folder / "m.tgs"

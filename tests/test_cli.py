@@ -19,69 +19,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tagstream import cli, data, persist
+from shell import (
+    SMALL,
+    WORDS,
+    is_one_line,
+    posts,
+    records_of,
+    song_table,
+    tagstream,
+    without_ids,
+    write_csv,
+    write_jsonl,
+)
+from tagstream import persist
 from tagstream.cli import output
-from tagstream.cli.learn import Keeper
-from tagstream.cli.options import METHODS
-
-WORDS = {
-    "sea": ["swim", "beach", "wave", "sand", "tide"],
-    "food": ["bread", "soup", "cook", "eat", "salt"],
-    "code": ["python", "bug", "loop", "array", "class"],
-}
-
-
-SMALL = ("--hash-bits", "10")  # few features: quick
-
-
-def posts(n, seed=0, first=0):
-    """Return posts with one or two tags, told by their words."""
-    rng = random.Random(seed)
-    records = []
-    for i in range(first, first + n):
-        tags = rng.sample(sorted(WORDS), rng.choice([1, 1, 2]))
-        words = [rng.choice(WORDS[tag]) for tag in tags for _ in range(5)]
-        rng.shuffle(words)
-        records.append({"id": f"p{i}", "text": " ".join(words), "y": tags})
-    return records
-
-
-def write_jsonl(path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    return str(path)
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Run a command in an empty directory; return exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args, stdin=""):
-        text = stdin if isinstance(stdin, bytes) else stdin.encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
-        code = cli.main([str(arg) for arg in args])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def learnt(tmp_path_factory):
-    """A model of 300 posts: the path of its file."""
-    folder = tmp_path_factory.mktemp("learnt")
-    path = write_jsonl(folder / "posts.jsonl", posts(300))
-    args = ["learn", path, "--model", str(folder / "m.tgs"), "--hash-bits", "10", "--quiet"]
-    assert cli.main(args) == 0
-    return folder / "m.tgs"
-
-
-def records_of(out):
-    return [json.loads(line) for line in out.splitlines()]
-
-
-def is_one_line(err):
-    return err.startswith("tagstream: ") and err.count("\n") == 1 and err.endswith("\n")
+from tagstream.cli.model import Keeper
+from tagstream.tagger import Tagger
 
 
 # ------------------------------------------------------------------ text, end to end
@@ -89,7 +42,7 @@ def test_posts_are_learnt_predicted_and_explained_without_a_matrix(run, tmp_path
     write_jsonl(tmp_path / "posts.jsonl", posts(200))
     code, out, err = run("learn", "posts.jsonl", "--model", "m.tgs")
     assert (code, out) == (0, "")
-    assert err == "200 records learnt; m.tgs has seen 200 and knows 3 labels\n"
+    assert err == "200 records learnt; m.tgs has seen 200 and knows 3 tags\n"
     new = '{"text": "swim in the wave on the beach, sand and tide"}\n'
     code, out, _ = run("predict", "-", "--model", "m.tgs", stdin=new)
     assert (code, records_of(out)) == (0, [{"id": 0, "labels": ["sea"]}])
@@ -97,6 +50,7 @@ def test_posts_are_learnt_predicted_and_explained_without_a_matrix(run, tmp_path
     assert code == 0
     assert "food*" in out
     assert "nearest items" in out
+    assert "*soup*" in out
 
 
 def test_named_values_are_learnt_and_predicted(run, tmp_path):
@@ -111,9 +65,8 @@ def test_named_values_are_learnt_and_predicted(run, tmp_path):
     assert [record["labels"] for record in records_of(out)] == [["blue"], ["green"]]
 
 
-def test_the_hashing_parameters_travel_with_the_model(run, tmp_path, learnt):
-    extra = persist.load_with_extra(learnt)[1]
-    assert extra["hashing"]["n_features"] == 1024
+def test_the_features_travel_with_the_model(run, tmp_path, learnt):
+    assert Tagger.open(learnt).featurizer.n_features == 1024
     assert run("explain", "swim", "--model", learnt)[0] == 0
     args = ("learn", write_jsonl(tmp_path / "a.jsonl", posts(3)), "--model", learnt)
     code, _, err = run(*args, "--hash-bits", "12")
@@ -127,7 +80,7 @@ def test_a_new_label_is_learnt_whenever_it_appears(run, tmp_path):
     run("learn", "a.jsonl", *SMALL, "--model", "m.tgs")
     more = "".join(json.dumps(record) + "\n" for record in late)
     _, _, err = run("learn", "-", *SMALL, "--model", "m.tgs", stdin=more)
-    assert "knows 4 labels" in err
+    assert "knows 4 tags" in err
     out = run("predict", "-", "-m", "m.tgs", stdin='{"text": "ice snow frost ski"}\n')[1]
     assert records_of(out)[0]["labels"] == ["winter"]
 
@@ -140,9 +93,8 @@ def test_records_without_labels_are_passed_over(run, tmp_path):
     _, _, err = run("learn", "a.jsonl", *SMALL, "--model", "a.tgs")
     assert "50 records learnt (20 without labels passed over)" in err
     run("learn", "b.jsonl", *SMALL, "--model", "b.tgs")
-    X = data.Hashing(n_features=1024).texts([record["text"] for record in posts(20, seed=9)])
-    a, b = persist.load("a.tgs"), persist.load("b.tgs")
-    assert (a.predict_proba(X) == b.predict_proba(X)).all()
+    asked = [{"text": record["text"]} for record in posts(20, seed=9)]
+    assert Tagger.open("a.tgs").suggest(asked) == Tagger.open("b.tgs").suggest(asked)
 
 
 # ------------------------------------------------------------------ predict
@@ -152,7 +104,7 @@ def test_predictions_come_with_scores_or_the_best_few(run, tmp_path, learnt):
     assert first["id"] == "p900"
     assert set(first["scores"]) == set(WORDS)
     assert list(first["scores"].values()) == sorted(first["scores"].values(), reverse=True)
-    assert first["labels"] == [name for name, s in first["scores"].items() if s >= 0.5]
+    assert first["labels"] == [*first["scores"]][: len(first["labels"])]
     (first, *_) = records_of(run("predict", path, "-m", learnt, "--top", "2")[1])
     assert len(first["top"]) == 2
     assert first["top"][0]["score"] >= first["top"][1]["score"]
@@ -178,9 +130,8 @@ def test_predictions_are_those_of_the_library(run, tmp_path, learnt):
     fresh = posts(40, seed=4)
     path = write_jsonl(tmp_path / "new.jsonl", fresh)
     out = run("predict", path, "-m", learnt, "--chunk", "7")[1]
-    X = data.Hashing(n_features=1024).texts([record["text"] for record in fresh])
-    want = persist.load(learnt).predict_sets(X)
-    assert [set(record["labels"]) for record in records_of(out)] == want
+    want = Tagger.open(learnt).suggest(fresh)
+    assert [record["labels"] for record in records_of(out)] == [one.tags for one in want]
 
 
 def test_the_threshold_can_be_moved(run, tmp_path, learnt):
@@ -190,21 +141,6 @@ def test_the_threshold_can_be_moved(run, tmp_path, learnt):
 
 
 # ------------------------------------------------------------------ other formats
-def song_table(n=80, seed=2):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3)).round(3)
-    return X, np.column_stack([X[:, 0] > 0, X[:, 1] > 0]).astype(int)
-
-
-def write_csv(path, X, Y, names=("calm", "loud"), ids=False):
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*(["song"] if ids else []), "a", "b", "c", *names])
-        for i, (x, y) in enumerate(zip(X, Y, strict=True)):
-            writer.writerow([*([f"s{i}"] if ids else []), *x, *y])
-    return str(path)
-
-
 @pytest.mark.parametrize("labels", ["-2", "calm,loud"])
 def test_csv_with_columns_of_labels(run, tmp_path, labels):
     X, Y = song_table(300)
@@ -298,7 +234,8 @@ def test_missing_values_are_refused_or_filled(run, tmp_path):
     code, _, err = run(*args)
     assert code == 1
     assert err == (
-        "tagstream: X must have no missing values, got some; fill them with --missing VALUE\n"
+        "tagstream: songs.csv: must have no missing values, got some; "
+        "fill them with --missing VALUE\n"
     )
     assert run(*args, "--missing", "0")[0] == 0
 
@@ -312,7 +249,7 @@ def test_a_file_is_learnt_once_and_what_is_added_later_too(run, tmp_path):
     assert code == 0
     assert "50 records of a.jsonl were learnt before" in err
     assert Path("m.tgs").read_bytes() == before
-    write_jsonl(tmp_path / "a.jsonl", posts(50) + posts(7, seed=8))
+    write_jsonl(tmp_path / "a.jsonl", posts(50) + posts(7, seed=8, first=50))
     assert (
         "7 records learnt; m.tgs has seen 57" in run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")[2]
     )
@@ -320,7 +257,7 @@ def test_a_file_is_learnt_once_and_what_is_added_later_too(run, tmp_path):
 
 def test_several_files_can_be_gone_through_again_after_a_stop(run, tmp_path):
     for name, seed in (("a", 1), ("b", 2), ("c", 3)):
-        write_jsonl(tmp_path / f"{name}.jsonl", posts(20, seed))
+        write_jsonl(tmp_path / f"{name}.jsonl", posts(20, seed, first=100 * seed))
     for name in "ab":
         run("learn", f"{name}.jsonl", *SMALL, "-m", "m.tgs")
     for name in "abc":
@@ -333,19 +270,41 @@ def test_a_file_with_another_beginning_is_another_file(run, tmp_path):
     run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
     write_jsonl(tmp_path / "a.jsonl", posts(30, seed=7))
     _, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
-    assert "is not the file learnt before" in err
-    assert "has seen 80" in err
+    assert "a.jsonl has changed since" in err
+    assert "0 records learnt, 30 corrected; m.tgs has seen 80" in err
+    assert len(Tagger.open("m.tgs").ids) == 50
+
+
+def test_an_edited_file_without_ids_is_not_learnt_beside_the_old(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", without_ids(posts(50)))
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
+    before = Path("m.tgs").read_bytes()
+    write_jsonl(tmp_path / "a.jsonl", without_ids(posts(50, seed=7)))
+    code, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--quiet")
+    assert code == 1
+    assert is_one_line(err)
+    assert "has changed since it was learnt" in err
+    assert "--again" in err
+    assert Path("m.tgs").read_bytes() == before
+    assert "has seen 100" in run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--again")[2]
 
 
 def test_again_learns_a_file_once_more(run, tmp_path):
-    write_jsonl(tmp_path / "a.jsonl", posts(50))
+    write_jsonl(tmp_path / "a.jsonl", without_ids(posts(50)))
     run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
     assert "has seen 100" in run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--again")[2]
 
 
+def test_records_with_ids_are_not_learnt_twice_even_with_again(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", posts(50))
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
+    err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--again")[2]
+    assert "0 records learnt, 50 unchanged; m.tgs has seen 50" in err
+
+
 def test_standard_input_always_goes_on(run, tmp_path):
     for n in (20, 40):
-        text = "".join(json.dumps(record) + "\n" for record in posts(20, seed=n))
+        text = "".join(json.dumps(record) + "\n" for record in posts(20, n, first=n))
         assert f"has seen {n}" in run("learn", "-", *SMALL, "-m", "m.tgs", stdin=text)[2]
 
 
@@ -391,7 +350,7 @@ def test_a_model_that_another_process_wrote_meanwhile_is_not_overwritten(
 ):
     path = write_jsonl(tmp_path / "a.jsonl", posts(30))
     run("learn", path, *SMALL, "-m", "m.tgs")
-    run("learn", path, *SMALL, "-m", "other.tgs", "--again")
+    run("learn", path, *SMALL, "-m", "other.tgs")
     other = Path("other.tgs").read_bytes()
     learn_chunk = Keeper.learn
 
@@ -438,21 +397,26 @@ def test_explain_says_when_a_learner_keeps_no_items(run, tmp_path):
     assert "OLANSGD keeps no items" in err
 
 
-def test_explain_refuses_an_item_of_another_width(run, learnt):
+def test_explain_refuses_an_item_of_another_kind_or_width(run, tmp_path, learnt):
     code, _, err = run("explain", '{"x": [1, 2]}', "-m", learnt)
     assert code == 1
-    assert "ITEM must have 1024 features" in err
+    assert "ITEM: must hold texts or named values as the model has learnt" in err
+    write_csv(tmp_path / "songs.csv", *song_table())
+    run("learn", "songs.csv", "--labels", "-2", "-m", "m.tgs", "--method", "knn")
+    code, _, err = run("explain", '{"x": [1, 2]}', "-m", "m.tgs")
+    assert code == 1
+    assert "ITEM: must have 3 features as the model learnt, got 2" in err
 
 
 def test_inspect_tells_labels_counts_parameters_and_size(run, learnt):
     _, out, _ = run("inspect", learnt)
-    for word in ("OML", "300 examples", "1,024", "sea", "n_neighbors", "bytes", "300 records of"):
+    for word in ("OML", "300 items", "1,024", "sea", "n_neighbors", "bytes", "300 records of"):
         assert word in out
     record = json.loads(run("inspect", learnt, "--json")[1])
     assert set(record["labels"]) == set(WORDS)
     assert sum(record["kept"]) == sum(len(r["y"]) for r in posts(300))
     assert record["n_bytes"] == learnt.stat().st_size
-    assert record["hashing"]["n_features"] == 1024
+    assert record["text"]["n_features"] == 1024
 
 
 # ------------------------------------------------------------------ evaluate, demo, data
@@ -478,17 +442,6 @@ def test_evaluate_draws_a_curve_and_reads_standard_input(run):
     code, out, _ = run("evaluate", "-", "--curve", "--every", "20", "--batch", "5", stdin=text)
     assert code == 0
     assert out.count("█") > 20
-
-
-def test_the_demo_compares_oml_with_knn_and_writes_a_page(run, tmp_path):
-    pytest.importorskip("matplotlib")
-    code, out, err = run("demo", "--items", "100")
-    assert code == 0
-    assert err == f"see {Path('demo-report', 'index.html')}\n"
-    assert "<svg" in (tmp_path / "demo-report" / "index.html").read_text("utf-8")
-    words = ("oml", "knn", "Micro-F1", "Macro-F1", "Example-F1", "Hamming loss")
-    assert all(word in out for word in words)
-    assert "olansgd" not in out
 
 
 def test_who_waits_at_a_terminal_is_told_that_kernels_are_compiled(monkeypatch):
@@ -537,17 +490,6 @@ def test_oml_as_published_is_seeded_and_stays_so(run, tmp_path):
     code, _, err = run(*args, "other.tgs")
     assert code == 2
     assert is_one_line(err)
-
-
-@pytest.mark.slow
-def test_the_demo_runs(run, tmp_path):
-    pytest.importorskip("matplotlib")
-    code, out, err = run("demo", "--items", "300", "--out", "page", "--method", "all")
-    assert code == 0
-    assert err == f"see {Path('page', 'index.html')}\n"
-    assert (tmp_path / "page" / "index.html").is_file()
-    assert all(name in out for name in METHODS)
-    assert "nearest items" in out
 
 
 def test_reproduce_says_what_it_ran_and_what_is_missing(run, tmp_path, monkeypatch):
@@ -670,11 +612,6 @@ def test_the_version_is_told(run):
 
 
 # ------------------------------------------------------------------ as a process
-def tagstream(*args, **kwargs):
-    command = [sys.executable, "-m", "tagstream", *map(str, args)]
-    return subprocess.Popen(command, stdout=-1, stderr=-1, text=True, **kwargs)
-
-
 def test_help_answers_without_the_heavy_imports():
     code = """if True:
         import sys

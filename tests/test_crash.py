@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tagstream import cli, persist
-from tagstream.cli.learn import Keeper
+from tagstream.cli.model import Keeper
 from tagstream.data import make_stream, write_csv
 
 METHODS = ("oml", "knn", "osml-elm", "olansgd")

@@ -24,8 +24,9 @@ from tagstream import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["docs/tagging.md", "docs/researchers.md", "docs/architecture.md", "CONTRIBUTING.md"]
-WRITTEN = ["docs/math.md", "docs/reproduce.md", "docs/benchmarks.md"]
-LINKED = [*PAGES, *WRITTEN, "README.md", "CHANGELOG.md"]
+DOCS = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+LINKED = [*DOCS, "CONTRIBUTING.md", "README.md", "CHANGELOG.md", "SECURITY.md"]
+CITED = re.compile(r"`(test_\w+\.py|…)::(test_\w+)`")
 FENCE = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -129,6 +130,58 @@ def test_links_lead_somewhere(page: str) -> None:
     assert not missing, f"{page}: {missing}"
 
 
+@pytest.mark.parametrize("page", DOCS)
+def test_tests_that_a_page_cites_exist(page: str) -> None:
+    """``…`` stands for the file that was named before."""
+    file, missing = "", []
+    for name, test in CITED.findall((ROOT / page).read_text(encoding="utf-8")):
+        file = file if name == "…" else name
+        path = ROOT / "tests" / file
+        if not path.is_file() or f"def {test}(" not in path.read_text(encoding="utf-8"):
+            missing.append(f"{file}::{test}")
+    assert not missing
+
+
+def test_the_page_of_mathematics_cites_tests() -> None:
+    assert len(CITED.findall((ROOT / "docs/math.md").read_text(encoding="utf-8"))) > 50
+
+
+def test_every_page_is_on_the_site() -> None:
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in DOCS:
+        assert f": {page.removeprefix('docs/')}\n" in site
+
+
+def test_links_of_the_root_become_links_between_pages() -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    site = load("docs/site.py")
+    text = "[a](docs/math.md#1) [b](../CONTRIBUTING.md) [c](https://x.y/docs/z)"
+    assert (
+        site.on_page_markdown(text) == "[a](math.md#1) [b](contributing.md) [c](https://x.y/docs/z)"
+    )
+    assert site.on_page_markdown("```\n[a](docs/math.md)\n```") == "```\n[a](docs/math.md)\n```"
+
+
+def test_the_oldest_versions_are_the_floors() -> None:
+    oldest = load("tools/oldest.py")
+    project = """
+        [project]
+        dependencies = ["a>=1.2"]
+        [project.optional-dependencies]
+        plot = ["b>=3"]
+        other = ["c>=4"]
+        [dependency-groups]
+        test = ["a>=1.2; python_version >= '3.11'", "d-e>=0.5"]
+        """
+    assert oldest.constraints(project) == ["a==1.2", "b==3", "d-e==0.5"]
+    with pytest.raises(ValueError, match="a dependency must read name>=version, got 'b'"):
+        oldest.constraints(project.replace("b>=3", "b"))
+    with pytest.raises(ValueError, match="a must have one floor"):
+        oldest.constraints(project.replace("a>=1.2;", "a>=1.3;"))
+    assert len(oldest.constraints((ROOT / "pyproject.toml").read_text(encoding="utf-8"))) > 10
+
+
 def test_the_pages_have_links_to_follow() -> None:
     pages = [(ROOT / page).read_text(encoding="utf-8") for page in LINKED]
     assert sum(text.count(".md)") + text.count(".png)") for text in pages) >= 10
@@ -145,8 +198,8 @@ def test_the_layers_are_those_that_are_checked() -> None:
         assert re.search(rf"^\|.*`{name}`.*\|.*\|$", table, re.MULTILINE), name
 
 
-def load_make_api() -> Any:
-    spec = importlib.util.spec_from_file_location("make_api", ROOT / "docs/make_api.py")
+def load(script: str) -> Any:
+    spec = importlib.util.spec_from_file_location(Path(script).stem, ROOT / script)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -155,15 +208,15 @@ def load_make_api() -> Any:
 
 
 def test_the_api_reference_is_up_to_date() -> None:
-    make_api = load_make_api()
+    make_api = load("docs/make_api.py")
     fresh, kept = make_api.render(), make_api.PAGE.read_text(encoding="utf-8")
     assert fresh == kept, "run: python docs/make_api.py"
 
 
 def test_the_api_reference_names_all_that_is_public() -> None:
-    page = load_make_api().PAGE.read_text(encoding="utf-8")
+    page = load("docs/make_api.py").PAGE.read_text(encoding="utf-8")
     other = {"load_model": "load", "save_model": "save"}
-    for name in tagstream.__all__:
+    for name in set(tagstream.__all__) - {"__version__"}:
         assert f"### `{other.get(name, name)}`" in page
 
 

@@ -317,10 +317,11 @@ def test_a_repeat_is_one_repeat_of_evaluate_holdout(home):
 
 
 @pytest.mark.parametrize(
-    "part", ["datasets", "repeats", "splits", "prequential", "labels", "bound"]
+    "part",
+    ["datasets", "repeats", "splits", "prequential", "labels", "bound", "delays", "guarantee"],
 )
 def test_every_part_gives_a_record_that_is_json(home, part):
-    name = "medical" if part == "prequential" else "emotions"
+    name = "medical" if part in ("prequential", "delays") else "emotions"
     cell = next(c for c in grid() if (c.part, c.dataset) == (part, name) and c.method != "ml-knn")
     if part == "splits":  # the stand-in is shorter than the split of the real one
         data_set = work.load(name, str(home))
@@ -350,6 +351,35 @@ def test_a_stream_may_be_cut_and_is_looked_at_every_hundred_items(home, monkeypa
     assert cut["n_items"] == 50
     same = [curve["curve"]["cumulative"]["micro_f1"][:2] for curve in (whole, cut)]
     assert same[0] == same[1]
+
+
+def test_a_delay_of_the_grid_is_shorter_than_its_stream():
+    cells = [cell for cell in grid() if cell.part == "delays"]
+    settings = {(cell.dataset, *(dict(cell.setting)[name] for name in ("delay", "first")))
+                for cell in cells}  # fmt: skip
+    assert {name for name, _, _ in settings} == set(plan.DELAYED)
+    assert all(delay < first <= 2000 for _, delay, first in settings)
+    assert ("medical", 100, 978) in settings
+    assert len(cells) == 3 * len(settings) == 3 * (4 * 3 - 1)
+
+
+def test_the_learner_is_told_of_the_delay_or_not(home, monkeypatch):
+    lags = []
+    make = plan.Method.make
+
+    def remember(method, n_init, seed):
+        lags.append((method.name, made := make(method, n_init, seed)))
+        return made
+
+    monkeypatch.setattr(plan.Method, "make", remember)
+    for method in paper.METHODS["delays"]:
+        setting = (("delay", 10), ("first", 60))
+        result = work._delays(Cell("delays", "medical", method, 0, setting), str(home))
+        assert result["n_items"] == 60
+        assert 0 <= result["micro_f1"] <= 1
+    assert {name: made.lag for name, made in lags} == {
+        "oml": 10, "oml-unaware": 0, "oml-vote": 10
+    }  # fmt: skip
 
 
 # ---------------------------------------------------------------------- offline learners

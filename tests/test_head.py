@@ -302,7 +302,7 @@ def test_a_loaded_head_goes_on_to_the_bit(how):
     Y, known, evidence = about.part(slice(0, 30))
     head.learn(evidence, fast, Y, known)
     again = Head.load(head.dump(), 9, near=not about.sparse, lag=lag)
-    fast_again = FastMap.load(fast.dump(), 9, sparse=about.sparse)
+    fast_again = FastMap.load(fast.dump(), 9, sparse=about.sparse, width=len(fast.state.s))
     Y, known, evidence = about.part(slice(30, 60))
     head.learn(evidence, fast, Y, known)
     again.learn(evidence, fast_again, Y, known)
@@ -315,7 +315,9 @@ def test_a_loaded_head_goes_on_to_the_bit(how):
     [
         ("w", np.zeros(3), "w must be float64"),
         ("A", -np.eye(12), "A must be symmetric"),
-        ("a", np.zeros((9, 12)), "a must be above 0"),
+        ("a", np.zeros((9, 12)), "a must stay between 9 and"),
+        ("w", np.full(12, 1e300), "w must stay between"),
+        ("A", 1e-9 * np.eye(12), "A must be symmetric with eigenvalues of at least 1"),
         ("behind", {}, "the history must be kept once"),
         ("queue", np.zeros((1, 9), np.uint8), "queue must be uint8"),
         ("queue_at", np.array([5, 0]), "queue_at"),
@@ -331,7 +333,7 @@ def test_a_damaged_state_is_refused(part, value, message):
 def test_a_history_out_of_range_is_refused():
     state = learn(case(10))[1].dump()
     state["now"]["fast"][0] = 1.5
-    with pytest.raises(ValueError, match="fast must stay within 0 and 1"):
+    with pytest.raises(ValueError, match="fast must stay between 0 and 1"):
         Head.load(state, 9, near=True)
 
 

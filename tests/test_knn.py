@@ -35,6 +35,7 @@ def next_recounts(n, window=None):
 # ---------------------------------------------------------------------- the plain vote
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("k", [1, 3, 10])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_votes_equal_those_of_scikit_learn(k, sparse):
@@ -57,6 +58,7 @@ def test_an_even_vote_is_a_yes_where_scikit_learn_says_no():
     assert KNN(n_neighbors=2).fit(X, Y).predict(X[:1]).tolist() == [[1, 0]]
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("vote", ["majority", "map"])
 def test_a_windowed_model_equals_one_that_saw_only_the_window(vote):
     X, Y = draw(2, 150)
@@ -146,6 +148,7 @@ def test_with_a_window_the_tables_count_the_windows_items_only():
                 np.testing.assert_array_equal(tables(model), expected)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("window", [None, 33])
 def test_the_tables_do_not_depend_on_the_cuts(window):
     X, Y = draw(8, 200)

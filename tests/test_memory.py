@@ -111,6 +111,7 @@ def test_replaced_rows_may_be_wider_and_are_searched_as_they_are():
 # ---------------------------------------------------------------------- search
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("k", [1, 4, 50])
 @pytest.mark.parametrize("tiles", [(64, 4096), (3, 7)])
@@ -143,6 +144,7 @@ def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
         assert found[i].tolist() == positions + [-1] * (5 - len(positions))
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("sparse", [False, True])
 def test_search_on_reals_equals_the_double_loop(sparse):
     rng = np.random.default_rng(5)
@@ -154,6 +156,7 @@ def test_search_on_reals_equals_the_double_loop(sparse):
         np.testing.assert_allclose(distances[i], best, rtol=1e-13)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("step", [1.0, 0.125])
 def test_search_is_exact_far_from_the_origin(sparse, step):
@@ -167,6 +170,7 @@ def test_search_is_exact_far_from_the_origin(sparse, step):
         assert distances[i].tolist() == best
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("sparse", [False, True])
 def test_search_is_exact_when_one_feature_dwarfs_the_others(sparse):
     rng = np.random.default_rng(7)
@@ -188,6 +192,7 @@ def test_a_stored_row_finds_itself_at_distance_zero(sparse):
     np.testing.assert_array_equal(X[found[:, 0]], X)
 
 
+@pytest.mark.exact
 def test_sparse_and_dense_search_give_the_same_bits():
     rng = np.random.default_rng(71)
     X = np.where(rng.random((200, 30)) < 0.3, rng.normal(size=(200, 30)), 0)
@@ -196,6 +201,7 @@ def test_sparse_and_dense_search_give_the_same_bits():
         np.testing.assert_array_equal(sparse_one, dense_one)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("sparse", [False, True])
 def test_one_query_is_answered_as_among_many(sparse):
     rng = np.random.default_rng(72)
@@ -239,6 +245,7 @@ def same_answers(one, other, queries, k, shift=0):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("cuts", [[], [10], list(range(1, 90)), [3, 50, 51]])

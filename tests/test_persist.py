@@ -615,6 +615,11 @@ def test_a_class_outside_the_list_is_refused(tmp_path, good, name):
     hostile(good, tmp_path, lambda header: header.update({"class": name}))
 
 
+def test_a_dict_of_marks_that_are_none_is_refused(tmp_path, good):
+    hostile(good, tmp_path, lambda header: header.update(extra={"$array": 0, "a": 1}))
+    hostile(good, tmp_path, lambda header: header.update(extra={"$other": 0}))
+
+
 @pytest.mark.parametrize("index", [99, -1, 0.0, True, None, "0", [0]])
 def test_a_reference_to_no_array_is_refused(tmp_path, good, index):
     def change(header):
@@ -780,6 +785,7 @@ MEANINGLESS = [
     ("oml", "belief.head.d", first(-1e300)),
     ("oml", "belief.head.a", first(1e-300)),
     ("oml", "belief.head.now.n", first(2**62)),
+    ("oml", "belief.head.now.t", first(2**48)),
     ("oml", "belief.head.now.fast", first(1.5)),
     ("oml-lag", "belief.head.queue_at", everywhere(50)),
     ("oml-lag", "belief.head.queue_at", everywhere(-1)),

@@ -416,6 +416,7 @@ def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept(
 # ---------------------------------------------------------------------- the map
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("kind", ["dense", "sparse", "kernel", "fourier"])
 def test_a_rows_projection_does_not_depend_on_the_other_rows(kind):
     X, Y = draw(21, 61, 17, 6, kept=0.5)

@@ -16,7 +16,7 @@ from tagstream import data, paper
 from tagstream.evaluate import holdout, prequential
 from tagstream.metrics import MultiLabelScores
 from tagstream.models import KNN
-from tagstream.paper import MEASURES, Results, Table, count_wins, update_markers
+from tagstream.paper import MEASURES, Results, Table, count_wins, plan, update_markers
 from tagstream.paper import results as counted
 
 
@@ -105,6 +105,10 @@ def test_names_of_the_report_are_those_of_the_experiments():
     assert tuple(method.name for method in paper.OFFLINE) == counted.OFFLINE
     assert set(counted.ONLINE) <= set(paper.METHODS["holdout"])
     assert set(paper.STREAMS) > set(counted.published()["prequential"]["values"])
+    assert set(counted.DELAY_ORDER) == set(paper.METHODS["delays"])
+    assert {*counted.PROMISED_F1, *counted.VAGUE} == set(plan.NEW_TAGS)
+    assert {m for m in paper.METHODS["scenarios"] if m.startswith("sgd")} == set(counted.SGD)
+    assert plan.EXAMPLES[1] == 5  # what is promised of five examples
     printed = counted.published()["paper"]
     assert set(printed["datasets"]) == set(counted.PAPER_DATA)
     assert set(counted.PRINTED_FOR.values()) == set(printed["complexity"])
@@ -231,6 +235,92 @@ def test_a_stream_without_published_values_is_shown_and_not_counted():
     assert table.rows[2][-2:] == ("–", "–")
     assert "tmc2007-500: the first 6,000 items" in table.note
     assert "in 2 of 2 cells" in made["verdict_prequential"]
+
+
+# ---------------------------------------------------------------------- learning at once
+def corrected(method, fold, same, others, refitted=None):
+    at_once = {"same": same, "paraphrase": 0.8, "others": others}
+    again = {**at_once, "others": others if refitted is None else refitted}
+    look = {"n_shown": 300, "at_once": at_once, "refitted": again}
+    result = {"before": 0.5, "counts": [200], "looks": [look]}
+    return record("scenarios", "goemotions-dev", method, result, fold)
+
+
+def test_promises_about_corrections_are_judged_by_the_mean_over_the_draws():
+    kept = made_of(
+        corrected("oml", 0, 1.0, 0.49), corrected("oml", 1, 0.96, 0.51),
+        corrected("oml-vote", 0, 0.04, 0.5),
+    )  # fmt: skip
+    made = paper.make_tables(kept)
+    assert made["verdict_corrections"].startswith("**Kept: 6 of 6 promises.**")
+    assert "4.0% to 4.0%" in made["verdict_corrections"]
+    assert made["corrections"].rows[0][3:] == (
+        *("98.0%", "80.0%", "0.5000 → 0.5000", "-0.0100 … +0.0100"),
+    )
+    broken = made_of(corrected("oml", 0, 0.9, 0.5, refitted=0.49))
+    assert paper.make_tables(broken)["verdict_corrections"] == (
+        "**Kept: 3 of 6 promises.** Not: same 90.0% (200 corrections, at once); same 90.0% "
+        "(200 corrections, after the next fit); other items −0.0100 (200 corrections, after the "
+        "next fit)."
+    )
+
+
+def new_tag(tag, method, rule, f1, alarms=0.0):
+    found = {"f1": [f1, f1], "false_alarms": [[alarms] * len(f1)] * 2, "refitted": [0.5, 0.7]}
+    result = {"counts": [1, 5, 10][: len(f1)], "n_positive": 9, "rules": {rule: found}}
+    return record("scenarios", "goemotions-dev", method, result, setting={"tag": tag})
+
+
+def test_promises_about_new_tags_are_judged_after_five_examples():
+    made = paper.make_tables(
+        made_of(
+            new_tag("made-up phrase", "oml", "balanced", [0.1, 0.85, 1.0]),
+            new_tag("gratitude", "oml", "balanced", [0.9, 0.65, 0.9], alarms=0.02),
+            new_tag("relief", "oml", "balanced", [0.3, 0.2]),
+            new_tag("relief", "sgd", "0.5", [0.1, 0.4]),
+            new_tag("relief", "sgd-5", "0.5", [0.2, 0.3]),
+        )
+    )
+    assert made["verdict_new_tags"] == (
+        "**Kept: 3 of 6 promises.** Not: gratitude after five examples .650, not .700; false "
+        "alarms of gratitude 2.0%; relief worse than the best online SGD after 5 (.200 against .400)."
+    )
+    assert made["new_tags"].rows[2][2:] == (".300", ".200", "–", ".600", "0.00%")
+    assert made["new_tags"].rows[3][5] == "–"
+
+
+def late(method, delay, value):
+    return record("delays", "scene", method, {"micro_f1": value}, setting={"delay": delay})
+
+
+def test_a_head_that_is_worse_than_the_vote_is_named():
+    never = made_of(late("oml", 10, 0.6), late("oml-unaware", 10, 0.4), late("oml-vote", 10, 0.5))
+    made = paper.make_tables(never)
+    assert made["verdict_delays"] == (
+        "**Told of the delay, the head is never worse than the plain vote**. Not told, it is "
+        "worse in 1 of 1."
+    )
+    assert made["delays"].rows == (("scene", "10", ".600", ".400", ".500"),)
+    once = made_of(*never.part("delays"), late("oml", 100, 0.3), late("oml-vote", 100, 0.5))
+    said = paper.make_tables(once)["verdict_delays"]
+    assert "in 1 of 2 cells**: scene, delay 100 (.300 against .500)." in said
+
+
+def test_a_bound_that_is_passed_is_said_to_be():
+    curve = {"n_items": [5, 9], "squared_loss": [3.0, 8.0], "identity_loss": [3.0, 10.0]}
+    curve |= {"bound": [4.0, 12.0], "best_bound": [9.0, 9.0]}
+    result = {"T": 8, "q": 3, "C": 0.1, "largest": 1.0, "squared_loss": 8.0, "bound": 12.0}
+    result |= {"identity_loss": 10.0, "curve": curve}
+    result["best"] = {"bound": 9.0, "gap": 0.0, "loss": 7.0, "distance": 0.5}
+    results = made_of(record("guarantee", "emotions", "oml-convex", result))
+    made = paper.make_tables(results)
+    assert made["verdict_guarantee"].startswith("**The bound holds**: on 1 data sets")
+    assert "50% to 50% above the loss" in made["verdict_guarantee"]
+    assert made["guarantee"].rows == (
+        ("emotions", "8", "**8**", "10", "12", "1.200", "7", "0.50", "9", "–"),
+    )
+    curve["bound"][0] = 2.0
+    assert "passes 1 of 2 bounds" in paper.make_tables(results)["verdict_guarantee"]
 
 
 # ---------------------------------------------------------------------- tables
@@ -371,8 +461,8 @@ def built(tmp_path_factory):
     data.write_arff(stream, folder / "medical" / "medical.arff")
     labels = "".join(f'<label name="{label}"/>' for label in stream.label_names)
     (folder / "medical" / "medical.xml").write_text(f"<labels>{labels}</labels>")
-    parts = ["holdout", "prequential", "labels", "bound"]
-    methods = ["oml", "knn", "osml-elm", "no-learning"]
+    parts = ["holdout", "prequential", "labels", "bound", "guarantee"]
+    methods = ["oml", "knn", "osml-elm", "no-learning", "oml-convex"]
     for only in (["datasets"], [*parts, *methods]):
         chosen = [*only, "medical"]
         paper.run(folder / "r", jobs=0, data_home=folder, quick=True, only=chosen)
@@ -390,7 +480,7 @@ def test_every_figure_is_there_as_svg_and_png(built):
     names = {path.stem for path in (page.parent / "figures").iterdir()}
     assert names == {
         *(f"figure-{k}" for k in range(1, 5)),
-        *("scoreboard", "ablation", "prequential", "bound", "labels-medical"),
+        *("scoreboard", "ablation", "prequential", "bound", "guarantee", "labels-medical"),
     }
     for name in names:
         png = (page.parent / "figures" / f"{name}.png").read_bytes()
@@ -407,7 +497,7 @@ def test_the_page_is_one_file_that_loads_nothing(built):
     assert all(load.startswith(("#", "data:")) for load in parsed.loads)
     assert "@import" not in text
     assert len(parsed.ids) == len(set(parsed.ids))
-    assert parsed.images == 9
+    assert parsed.images == 10
 
 
 def test_references_inside_the_page_lead_somewhere(built):

@@ -153,18 +153,18 @@ def test_the_command_serves_and_ends_in_order(tmp_path):
     with Running(folder, "--example") as running:
         with httpx.Client(base_url=running.url, trust_env=False, timeout=60) as client:
             assert client.get("/health/ready").status_code == 200
-            assert client.get("/v1/info").json()["n_items"] == 72
+            assert client.get("/v1/info").json()["n_items"] == 156
             body = {"items": [{"text": "the brake of my bike"}]}
             assert client.post("/v1/suggest", json=body).json()["items"][0]["known"]
             why = client.post("/v1/explain", json=body).json()["items"][0]
-            assert "brake" in why["neighbours"][0]["text"]
+            assert "bike" in why["neighbours"][0]["tags"]
             assert "tagstream" in client.get("/").text
         again = [sys.executable, "-m", "tagstream", "serve", str(folder), "--port", "0"]
         second = subprocess.run(again, capture_output=True, text=True, check=False)
         assert second.returncode == 1
         assert "must not be served twice" in second.stderr.splitlines()[-1]
         assert running.end(signal.SIGTERM) == 0
-    assert [path.name for path in (folder / "snapshots").iterdir()] == ["000000000072.tgs"]
+    assert [path.name for path in (folder / "snapshots").iterdir()] == ["000000000156.tgs"]
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert any(line["message"].startswith("no tokens") for line in lines)
     assert any(line.get("path") == "/v1/suggest" and line["request_id"] for line in lines)

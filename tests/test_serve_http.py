@@ -138,7 +138,7 @@ def test_the_example_fills_a_new_folder_once(tmp_path):
         service = Service(tmp_path, FakeTagger)
         service.first = example_changes()
         with service:
-            assert (service.log.position, len(service.pool)) == (72, 30)
+            assert (service.log.position, len(service.pool)) == (156, 30)
     service = Service(tmp_path, FakeTagger).start()
     service.submit(Change("forget", [{"id": "example-1"}], [None])).result(60)
     service.close()

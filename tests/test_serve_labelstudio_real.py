@@ -109,7 +109,7 @@ def test_annotate_suggest_miss_recover(tmp_path: Path, studio: httpx.Client) -> 
     texts = [
         "sort a list in place",
         "swim in the sea",
-        "sort a long list",
+        "sort a list in place!",
         "list of beaches",
         "dive",
     ]
@@ -137,12 +137,12 @@ def test_annotate_suggest_miss_recover(tmp_path: Path, studio: httpx.Client) -> 
             regions = newest["result"] if newest else []
             return regions[0]["value"]["choices"] if regions else []
 
-        until(lambda: suggested("sort a long list") == ["python", "sorting"])
+        assert suggested("sort a list in place!") != ["sorting"]
         ask(studio, "PATCH", f"/api/annotations/{first['id']}",
             {"result": [{"from_name": "tags", "to_name": "text", "type": "choices",
                          "value": {"choices": ["sorting"]}}]})  # fmt: skip
         until(lambda: known(client)["sort a list in place"] == ["sorting"])
-        until(lambda: suggested("sort a long list") == ["sorting"])
+        until(lambda: suggested("sort a list in place!") == ["sorting"])
 
     # While the backend is away, annotations are accepted and never sent again.
     missed = annotate(studio, of["dive"], "sea")

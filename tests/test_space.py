@@ -70,25 +70,33 @@ def test_growing_by_nothing_changes_nothing():
         np.testing.assert_array_equal(value, before[name])
 
 
-@pytest.mark.parametrize("d", [None, 3])
-def test_labels_that_are_left_out_take_their_rows_with_them(d):
-    space, kept = played(d=d), [4, 0, 2]
+@pytest.mark.parametrize(("d", "kept"), [(None, [4, 0, 2]), (3, [4, 0, 2, 1])])
+def test_labels_that_are_left_out_take_their_rows_with_them(d, kept):
+    space = played(d=d)
     V = space.V.copy()
     space.keep(kept)
     np.testing.assert_array_equal(space.V, V[np.ix_(kept, kept)] if d is None else V[kept])
     assert space.V.shape == space.basis.shape == space.codec.shape
+    space.grow(6)
+    assert space.V.shape == (6, 6 if d is None else 3)
+
+
+@pytest.mark.parametrize("kept", [[4, 0, 2], [3], []])
+def test_a_narrow_metric_with_a_direction_for_every_label_starts_anew(kept):
+    space = played(d=3)
+    space.keep(kept)
+    np.testing.assert_array_equal(space.V, np.eye(len(kept)))
     space.grow(4)
-    assert space.V.shape == (4, 4 if d is None else 3)
+    np.testing.assert_array_equal(space.V, np.eye(4)[:, :3])
 
 
 @pytest.mark.parametrize("d", [None, 3])
 def test_all_labels_may_go_and_others_come(d):
     space = played(d=d)
     space.keep([])
-    assert space.V.shape[0] == 0
+    assert space.V.shape == (0, 0)
     space.grow(2)
-    assert space.V.shape[0] == 2
-    assert np.abs(space.V).max() == 1
+    np.testing.assert_array_equal(space.V, np.eye(2))
 
 
 def test_codes_are_v_times_z_though_v_is_tiny_or_huge():

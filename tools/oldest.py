@@ -18,7 +18,7 @@ else:
     from pip._vendor import tomli as tomllib
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-EXTRAS = ("plot", "fetch", "river", "parquet")  # those whose packages the tests import
+EXTRAS = ("plot", "fetch", "river", "parquet", "serve")  # those whose packages the tests import
 REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*>=\s*(?P<version>[\w.]+)\s*(?P<marker>;.*)?")
 
 

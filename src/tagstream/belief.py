@@ -183,11 +183,6 @@ class Belief:
             corrected=looked.corrected,
         )  # fmt: skip
 
-    def _n_recent(self, store: Store) -> int:
-        """Return how many of the latest rows are kept here: never more than the store keeps."""
-        n = RECENT + self.head.lag
-        return n if store.window is None else min(n, store.window)
-
     def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
         """Return the k nearest of the latest rows, which end before position ``end``."""
         assert self._recent is not None
@@ -196,6 +191,11 @@ class Belief:
         k = min(k, max(len(self._recent), 1))  # there are no more, and room for all takes some
         found = self._recent.search(self._scaled(rows), k, low, np.maximum(hi - shift, low))[1]
         return np.where(found >= 0, found + shift, -1)
+
+    def _n_recent(self, store: Store) -> int:
+        """Return how many of the latest rows are kept here: never more than the store keeps."""
+        n = RECENT + self.head.lag
+        return n if store.window is None else min(n, store.window)
 
     def _scaled(self, rows: Rows) -> npt.NDArray[np.float32]:
         scaled: npt.NDArray[np.float32] = (rows * self._factor).astype(np.float32)
@@ -333,8 +333,10 @@ class Belief:
             "lag": self.head.lag,
         }
 
-    def load(self, state: Any, q: int, store: Store, *, wide: bool, width: int) -> None:
-        """Take over what :meth:`dump` gave.
+    def load(
+        self, state: Any, q: int, store: Store, *, wide: bool, width: int, n_seen: int
+    ) -> None:
+        """Take over what :meth:`dump` gave, of a stream of ``n_seen`` examples.
 
         ``wide``: the regression takes sparse rows; ``width``: so many features, 0 before there is
         one.
@@ -351,6 +353,9 @@ class Belief:
             raise ValueError(f"votes must rise from at least 1, got {votes}")
         near = not self.sparse
         self.head = Head.load(state["head"], q, votes=tuple(votes), near=near, lag=lag)
+        for past in (self.head.now, self.head.behind):
+            if max(np.abs(counts).max(initial=0) for counts in past[:3]) > n_seen:
+                raise ValueError(f"the head must count at most the {n_seen} examples seen")
         self.fast = FastMap.load(state["fast"], q, sparse=wide, width=width)
         self.copies = Copies.load(state["copies"])
         shape = self._factor.shape

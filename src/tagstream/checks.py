@@ -107,7 +107,7 @@ def expect(
 def expect_counts(name: str, *values: Any, most: int = LARGEST_COUNT) -> tuple[int, ...]:
     """Return stored counts if they are integers from 0 to ``most``."""
     if not all(type(value) is int and 0 <= value <= most for value in values):
-        raise ValueError(f"{name} must be an integer from 0 to {most}, got {str(values)[:60]}")
+        raise ValueError(f"{name} must be counts of at most {most}, got {str(values)[:60]}")
     return values
 
 

@@ -50,7 +50,7 @@ def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np
     scores : array of shape (n, q)
         Scores in [0, 1]; for the named rules, probabilities.
     rule : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
-        One of the named rules; the so many highest scores, equals in the order of the columns,
+        One of the named rules; that number of highest scores, equals in the order of the columns,
         but never a score of 0; or a threshold, where a score that equals it counts.
 
     Examples

@@ -386,10 +386,10 @@ def prequential(
         Labels of item i are learned right after item i + delay[i] was predicted; inf or NaN: never.
         Labels due after the last item are not learned. All items are measured when predicted.
     batch : int, default=1
-        Predict so many items before learning those whose labels are due: faster, but the model of
+        Predict this many items before learning those whose labels are due: faster, but the model of
         the second item of a block has not learned the first.
     init : int, default=0
-        So many items at the start are learned in one call, at once, and not predicted.
+        This many items at the start are learned in one call, and not predicted.
     every : int, default=1000
         Items between two checkpoints of the curve.
     window : int, default=1000

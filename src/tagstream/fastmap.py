@@ -501,25 +501,24 @@ class FastMap:
         s[seen] = expect("s", state["s"], np.float64, (len(seen),), least=0, most=1e200)
         made = cls(sparse=sparse)
         made.grow(q)
+        check_number("rho", state["rho"], least=SMALLEST_RIDGE if p else 0, most=1e300 if p else 0)
+        most, shape = LARGEST_VALUE, (0 if sparse else p,)
+        shift = expect("shift", state["shift"], np.float64, shape, least=-most, most=most)
+        factor = expect("factor", state["factor"], np.float64, shape, least=0, most=1e60)
+        most, n = LARGEST_WEIGHT, None if sparse and p else p
+        D = expect("D", state["D"], np.float32, (n, q), least=-most, most=most)
+        added = expect("added", state["added"], np.float64, (len(D),), least=0, most=1e200)
+        features = _features("features", state["features"], len(D) if sparse else 0, p)
         if p:
-            check_number("rho", state["rho"], least=SMALLEST_RIDGE, most=1e300)
-            (own,) = shape = (0 if sparse else p,)
-            most = LARGEST_VALUE
-            shift = expect("shift", state["shift"], np.float64, shape, least=-most, most=most)
-            factor = expect("factor", state["factor"], np.float64, shape, least=0, most=1e60)
-            most, n = LARGEST_WEIGHT, None if sparse else own
-            D = expect("D", state["D"], np.float32, (n, q), least=-most, most=most)
-            added = expect("added", state["added"], np.float64, (len(D),), least=0, most=1e200)
-            features = _features("features", state["features"], len(D) if sparse else 0, p)
             made.reset(s, state["rho"], shift=shift, factor=factor)
-            if sparse:
-                made.make_room(len(features))
-                made.state.D[: len(features)] = D
-                made.state.added[: len(features)] = added
-                made.state.counters[USED] = len(features)
-                _insert_all(made.state, features)
-            else:
-                made.state.D[:], made.state.added[:] = D, added
+        if p and sparse:
+            made.make_room(len(features))
+            made.state.D[: len(features)] = D
+            made.state.added[: len(features)] = added
+            made.state.counters[USED] = len(features)
+            _insert_all(made.state, features)
+        elif p:
+            made.state.D[:], made.state.added[:] = D, added
         made.state.fresh[:] = fresh
         return made
 

@@ -216,6 +216,8 @@ def _decode(value: Any, arrays: _Arrays | None) -> Any:
             return arrays.take(inner)
         if key == "$list":
             return _decode_list({k: _decode(v, arrays) for k, v in inner.items()})
+    if any(key.startswith("$") for key in value):
+        raise ValueError(f"a dict must have keys without $, got {sorted(value)[0][:20]!r}")
     return {key: _decode(v, arrays) for key, v in value.items()}
 
 

@@ -105,15 +105,18 @@ class Space:
     def keep(self, columns: list[int]) -> None:
         """Leave out all other labels, and their own directions where V is square.
 
-        A narrow V with fewer labels than directions left is turned into as many directions as
-        there are labels; no distance changes.
+        A narrow V that comes to have a direction for every label starts anew as a square one:
+        what it could not tell apart it would not learn to.
         """
         q, d = self.V.shape
-        turn = np.eye(d)[:, columns if q == d else slice(None)]
-        if q > d > len(columns):
-            turn = np.linalg.qr(self.V[columns].T)[0] if columns else turn[:, :0]
-        for name in ("V", "basis", "codec") if self.encodes else ("V", "basis"):
-            setattr(self, name, getattr(self, name)[columns] @ turn)
+        names = ("V", "basis", "codec") if self.encodes else ("V", "basis")
+        for name in names:
+            kept = getattr(self, name)[columns]
+            if q == d:
+                kept = np.ascontiguousarray(kept[:, columns])
+            elif len(columns) <= d:
+                kept = np.eye(len(columns))
+            setattr(self, name, kept)
 
     # ------------------------------------------------------------------ learning
     def turn(self, examples: Examples) -> None:
@@ -249,11 +252,12 @@ class ConvexSpace(Space):
 
     def keep(self, columns: list[int]) -> None:
         """Leave out all other labels, and their own directions where the metric is square."""
-        if self.V.shape[0] == self.d:
-            self.Q = np.ascontiguousarray(self.Q[columns][:, columns])
+        q, d = self.V.shape
         super().keep(columns)
-        if len(self.Q) != self.d:
-            self.Q = np.ascontiguousarray(self.Q[: self.d, : self.d])
+        if q == d:
+            self.Q = np.ascontiguousarray(self.Q[columns][:, columns])
+        elif len(columns) <= d:  # it starts anew, and no farther from I than before
+            self.Q, self.tally[convex.LEAST] = np.eye(len(columns)), 1.0
 
     def turn(self, examples: Examples) -> None:
         """Turn a narrow metric to the present leading directions of the labels."""

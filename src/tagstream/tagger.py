@@ -22,7 +22,7 @@ from tagstream import persist
 from tagstream.checks import DataError, Rows, check_number, check_rows, expect, expect_keys
 from tagstream.data.dataset import Batch
 from tagstream.data.records import as_batch
-from tagstream.text import FEATURIZERS, Columns, Featurizer, Hashing, featurizer_for
+from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, featurizer_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -107,7 +107,7 @@ class _Reader:
         records : mapping, iterable of mappings, or Batch
             One or many; their tags, if they have some, are not looked at.
         top : int, optional
-            Only the so many highest scores.
+            Keep only this many scores, the highest.
         decide : optional
             From scores to tags, as the learner's parameter of that name.
 
@@ -139,13 +139,17 @@ class _Reader:
             for one in zip(scores, chosen.astype(bool), known.tolist(), strict=True)
         ]
 
-    def explain(self, record: Record) -> Explanation:
-        """Tell why a record gets its tags: the nearest items with their texts, and what spoke."""
+    def explain(self, record: Record | Batch) -> Explanation:
+        """Tell why a record gets its tags: the nearest items with their texts, and what spoke.
+
+        The record may come as a batch of one.
+        """
         if not hasattr(self._model, "explain"):
             if self._model is None:
                 raise ValueError("the tagger must have learnt something before it can explain")
             raise ValueError("the learner must keep items to explain with; use OML or KNN")
-        (why,) = self._model.explain(self._rows(as_batch(_without_tags([record]))))
+        one = record if isinstance(record, Batch) else as_batch(_without_tags([record]))
+        (why,) = self._model.explain(self._rows(one))
         near = tuple(replace(n, text=self._texts.get(n.id)) for n in why.neighbors)
         copied = why.copy_of
         if copied is not None:
@@ -230,6 +234,11 @@ class Tagger(_Reader):
         self._n_characters = 0
         self._seen = np.zeros(0, np.bool_)
         self._shared = False  # whether a view looks at the texts
+
+    @property
+    def ids(self) -> list[Hashable]:
+        """The ids of the stored items, oldest first; empty if the learner stores none."""
+        return [] if self._model is None else [*getattr(self.learner, "ids_", ())]
 
     @property
     def _model(self) -> Any:
@@ -412,11 +421,18 @@ class Tagger(_Reader):
         persist.save(self.learner, path, extra={**self.extra, "tagger": saved})
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the tagger that was saved at ``path``; it goes on as that one would."""
+    def open(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> Self:
+        """Return the tagger that was saved at ``path``; it goes on as that one would.
+
+        Parameters
+        ----------
+        path : path
+        encoder : str or callable, optional
+            In place of the encoder that the file names; needed if that was a function.
+        """
         learner, extra = persist.load_with_extra(path)
         try:
-            return cls._of(learner, extra)
+            return cls._of(learner, extra, encoder)
         except Exception as error:  # what was saved beside the learner may be anything
             if isinstance(error, DataError):
                 raise
@@ -426,7 +442,7 @@ class Tagger(_Reader):
             raise DataError(f"{os.fspath(path)}: {what}") from error
 
     @classmethod
-    def _of(cls, learner: StreamClassifier, extra: dict[str, Any]) -> Self:
+    def _of(cls, learner: StreamClassifier, extra: dict[str, Any], encoder: Any) -> Self:
         saved = extra.pop("tagger", None)
         if saved is None:
             tagger = cls(learner, _featurizer_of_format_1(learner, extra), keep_text=False)
@@ -439,13 +455,16 @@ class Tagger(_Reader):
         kind = FEATURIZERS.get(saved["featurizer"]["name"])
         if kind is None or type(saved["keep_text"]) is not bool:
             raise ValueError(f"the featurizer must be one of {', '.join(FEATURIZERS)}")
-        featurizer = kind.from_state(saved["featurizer"]["state"])
-        width = getattr(featurizer, "n_features", learner.n_features_in_)
+        if encoder is not None and kind is not Encoder:
+            raise ValueError(f"the features of this model need no encoder, got {encoder!r}")
+        state = saved["featurizer"]["state"]
+        makes = kind.from_state(state) if encoder is None else Encoder.from_state(state, encoder)
+        width = getattr(makes, "n_features", learner.n_features_in_)
         if width != learner.n_features_in_:
             raise ValueError(
                 f"the featurizer must make {learner.n_features_in_} features, got {width}"
             )
-        tagger = cls(learner, featurizer, keep_text=saved["keep_text"])
+        tagger = cls(learner, makes, keep_text=saved["keep_text"])
         texts, ids, n = saved["texts"], saved["text_ids"], saved["n_columns"]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError("texts must be a list of strings")
@@ -507,10 +526,10 @@ def _suggestion(
     names: npt.NDArray[Any], scores: Any, chosen: Any, known: bool, *, top: int | None
 ) -> Suggestion:
     order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > 0][:top]
     values = [round(value, 6) for value in scores[order].tolist()]
+    order = order[: sum(value > 0 for value in values)][:top]  # as shown, so never a zero
     tags = names[order[chosen[order]]].tolist()
-    return Suggestion(tags, dict(zip(names[order].tolist(), values, strict=True)), known)
+    return Suggestion(tags, dict(zip(names[order].tolist(), values, strict=False)), known)
 
 
 def _featurizer_of_format_1(learner: StreamClassifier, extra: dict[str, Any]) -> Featurizer:

@@ -9,7 +9,11 @@ inside them, so that ``tagstream --help`` answers at once.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
+
+from tagstream.cli.stop import STOP, Stopped
 
 __all__ = ["main"]
 
@@ -22,6 +26,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str, optional
         The arguments; by default those of the process.
     """
-    from tagstream.cli.app import run
+    with STOP:
+        try:
+            _take_closed_streams()
+            from tagstream.cli.app import run
 
-    return run(argv)
+            return run(argv)
+        except (Stopped, KeyboardInterrupt):
+            print("tagstream: stopped", file=sys.stderr)
+            return STOP.exit_code
+
+
+def _take_closed_streams() -> None:
+    """Put something in the place of closed streams, lest a file that is opened gets their number.
+
+    Messages to a closed standard error are dropped; whoever needs the other two says so.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        if not _is_open(number):
+            os.open(os.devnull, mode)
+    if sys.stderr is None:  # print() would turn to standard output
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # as long as we run
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -11,11 +12,22 @@ import typer
 
 from tagstream import __version__
 from tagstream.cli.data import convert, fetch, list_all
-from tagstream.cli.evaluate import demo, evaluate, report, reproduce
-from tagstream.cli.learn import Stopped, learn
+from tagstream.cli.demo import demo
+from tagstream.cli.evaluate import evaluate, report, reproduce
+from tagstream.cli.learn import learn
 from tagstream.cli.output import Failed, put, say, show_compiling
 from tagstream.cli.predict import explain, inspect, predict
 from tagstream.cli.serve import add, export, list_tokens, revoke, serve
+from tagstream.cli.tags import (
+    TagsGroup,
+    correct,
+    forget,
+    list_tags,
+    merge,
+    refit,
+    remove,
+    rename,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,8 +35,18 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (learn, predict, explain, inspect, evaluate, demo, reproduce, report, serve):
+commands: list[Any] = [
+    *(demo, learn, predict, explain, correct, forget, refit, inspect),
+    *(serve, evaluate, reproduce, report),
+]
+for command in commands:
     app.command()(command)
+tags_app = typer.Typer(cls=TagsGroup, no_args_is_help=True, rich_markup_mode=None)
+tags_app.command("list")(list_tags)
+tags_app.command()(rename)
+tags_app.command()(merge)
+tags_app.command()(remove)
+app.add_typer(tags_app, name="tags", help="List, rename, merge and remove tags: tags MODEL.")
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 data_app.command("list")(list_all)
 data_app.command()(fetch)
@@ -61,6 +83,8 @@ def _app(
       tagstream learn posts.jsonl --model m.tgs       learn {"text": ..., "y": [tags]} lines
       cat new.jsonl | tagstream predict - -m m.tgs    suggest tags
       tagstream explain "some text" -m m.tgs          see why
+      tagstream correct m.tgs ID --tags a,b           put an item right
+      tagstream tags m.tgs                            see its tags, rename and merge them
       tagstream evaluate emotions --method all        compare the learners
     """
     show_compiling()
@@ -79,20 +103,21 @@ def run(argv: Sequence[str] | None = None) -> int:
         command = context.command_path if context else "tagstream"
         message = error.format_message().removeprefix("Invalid value: ")
         return _fail(f"{message} (see {command} --help)", 2)
-    except (Stopped, KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
         return _fail("stopped", 130)
     except (Failed, ImportError, ValueError, OSError) as error:
         return _fail(_one_line(error), 1)
     return code if isinstance(code, int) else 0
 
 
+_PYTHON = re.compile(r"say [^();]+ \((--[^)]*)\)")  # what a message says to both worlds
+
+
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if line.startswith("Input X contains NaN"):
-        return "X must have no missing values, got some; fill them with --missing VALUE"
-    return line
+    return _PYTHON.sub(r"say \1", line)
 
 
 def _fail(message: str, code: int) -> int:

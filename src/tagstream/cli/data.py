@@ -67,7 +67,7 @@ def fetch(
         put("".join(f"{path}\n" for path in paths))
 
 
-@reads(hashing=True)
+@reads
 def convert(
     data: DataArgument,
     out: Annotated[

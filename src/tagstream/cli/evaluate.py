@@ -1,4 +1,4 @@
-"""Commands that measure: ``evaluate``, ``demo``, ``reproduce``, ``report``."""
+"""Commands that measure: ``evaluate``, ``reproduce``, ``report``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from typing import Annotated, Any
 import typer
 
 from tagstream.cli.options import (
+    BitsOption,
     DataArgument,
+    DecideOption,
+    EncoderOption,
     JsonOption,
     ParamOption,
     QuietOption,
     SeedOption,
+    ThresholdOption,
     chosen_methods,
+    featurizer_of,
     methods_option,
     new_model,
     params_of,
     reads,
+    rule_of,
 )
 from tagstream.cli.output import (
     Bar,
@@ -29,9 +35,9 @@ from tagstream.cli.output import (
     say,
     show_compiling,
 )
-from tagstream.cli.predict import put_explanation
-from tagstream.cli.records import Reading, download
+from tagstream.cli.records import Reading, download, name_of
 
+N_WARM = 64  # items on which a learner is tried before its time is taken
 MEASURES = {
     "Micro-F1": "micro_f1",
     "Macro-F1": "macro_f1",
@@ -41,7 +47,7 @@ MEASURES = {
 }
 
 
-@reads(hashing=True)
+@reads
 def evaluate(
     data: DataArgument,
     reading: Reading,
@@ -53,7 +59,8 @@ def evaluate(
     folds: Annotated[int, typer.Option("--folds", min=2, help="Hold-out: parts.")] = 5,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Hold-out: repetitions.")] = 1,
     delay: Annotated[
-        int, typer.Option("--delay", min=0, help="Test-then-train: labels come so many items late.")
+        int,
+        typer.Option("--delay", min=0, help="Test-then-train: items after which labels come."),
     ] = 0,
     batch: Annotated[
         int, typer.Option("--batch", min=1, help="Test-then-train: items at a time.")
@@ -67,14 +74,10 @@ def evaluate(
         typer.Option("--every", min=1, help="Items between points of the curve.  [default: 1/20]"),
     ] = None,
     curve: Annotated[bool, typer.Option("--curve", help="Print the learning curve too.")] = False,
-    decide: Annotated[
-        str | None,
-        typer.Option(
-            "--decide",
-            metavar="RULE",
-            help="What is predicted: a least score, top3, balanced, f1 or hamming.",
-        ),
-    ] = None,
+    decide: DecideOption = None,
+    threshold: ThresholdOption = None,
+    encoder: EncoderOption = None,
+    hash_bits: BitsOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -92,14 +95,17 @@ def evaluate(
       tagstream evaluate posts.jsonl --decide f1
       tagstream evaluate posts.jsonl --delay 100 --json > result.json
     """
+    from sklearn import clone
+
     from tagstream import evaluate as protocols
 
-    params = params_of(param)
+    params, rule = params_of(param), rule_of(decide, threshold)
     models = {name: new_model(name, params, seed) for name in chosen_methods(method, "oml")}
     download(data, quiet)
-    whole = reading.whole(data)
+    whole = reading.whole(data, _Suited(hash_bits, encoder))
+    _check_labels(whole, data)
     X, Y = whole.X, whole.Y
-    how: dict[str, Any] = {"decide": _rule(decide)}
+    how: dict[str, Any] = {"decide": rule}
     if holdout:
         how |= {"folds": folds, "repeats": repeats, "seed": seed}
     else:
@@ -110,8 +116,10 @@ def evaluate(
     results: dict[str, Any] = {}
     for name, model in models.items():
         with Bar(name, quiet) as bar:
+            # What is compiled first is not a cost of each item.
+            protocols.prequential(clone(model), X[:N_WARM], Y[:N_WARM])
             results[name] = run(model, X, Y, progress=bar, **how)
-    (n, p), q, name = X.shape, Y.shape[1], whole.name or data
+    (n, p), q, name = X.shape, Y.shape[1], name_of(data)
     if as_json:
         record = {"data": name, "n": n, "p": p, "q": q}
         record["protocol"] = "holdout" if holdout else "prequential"
@@ -125,12 +133,29 @@ def evaluate(
             _put_curve(name, result)
 
 
-def _rule(text: str | None) -> str | float | None:
-    """The rule that was written: a number is a threshold."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
+class _Suited:
+    """Makes rows as a new model would: what suits the first records decides."""
+
+    def __init__(self, bits: int | None, encoder: str | None) -> None:
+        self._options = (bits, encoder)
+        self._makes: Any = None
+
+    def rows(self, items: Any) -> Any:
+        from tagstream.data import Batch
+
+        if self._makes is None:
+            self._makes = featurizer_of(Batch(items, [None] * len(items)), *self._options)
+        return self._makes.rows(items)
+
+
+def _check_labels(whole: Any, data: str) -> None:
+    """Refuse a data set without labels: its measures would say nothing."""
+    known = whole.known
+    if not whole.Y.shape[1] or (known is not None and not known.any()):
+        raise Failed(
+            f"{name_of(data)}: must have labels to be evaluated, got none; "
+            "say where they are with --labels"
+        )
 
 
 def _put_results(title: str, results: dict[str, Any]) -> None:
@@ -156,53 +181,6 @@ def _put_curve(name: str, result: Any) -> None:
         value = point.recent.get("micro_f1", 0.0)
         table.add_row(f"{point.n_items:,}", f"{value:.4f}", "█" * round(40 * value))
     put_table(table, f"{name}: micro-F1 of the recent items")
-
-
-def demo(
-    out: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="Where the page with pictures goes.")
-    ] = "demo-report",
-    items: Annotated[int, typer.Option("--items", min=100, help="Length of the stream.")] = 2000,
-    method: Annotated[list[str] | None, methods_option("oml and knn")] = None,
-    seed: SeedOption = 0,
-    quiet: QuietOption = False,
-) -> None:
-    """Show OML at work on a made-up stream, against kNN; takes less than a minute.
-
-    The labels of the stream depend on each other, some appear late, and the nearest items in the
-    input are often the wrong ones. Each item is predicted, then learnt.
-
-    \b
-    Examples:
-      tagstream demo
-      tagstream demo --method all --out page
-    """
-    from tagstream.data import make_stream
-    from tagstream.evaluate import prequential
-    from tagstream.paper import write_demo
-
-    stream = make_stream(items + 1, n_late=2, seed=seed)
-    about = f"a made-up stream of {items:,} items; test, then train"
-    models = {name: new_model(name, {}, seed) for name in chosen_methods(method, "oml", "knn")}
-    every = max(items // 10, 1)
-    show_compiling(quiet)
-    results: dict[str, Any] = {}
-    for name, model in models.items():
-        with Bar(name, quiet) as bar:
-            results[name] = prequential(
-                model, stream.X[:-1], stream.Y[:-1], every=every, window=every, progress=bar
-            )
-    _put_results(about, results)
-    if "oml" in models:
-        _put_curve("oml", results["oml"])
-        put("why oml suggests these labels for the next item\n\n")
-        put_explanation(models["oml"].explain(stream.X[-1:])[0])
-    try:
-        page = write_demo(out, {name: result.as_dict() for name, result in results.items()})
-        say(f"see {page}", quiet)
-    except ImportError as error:
-        say(f"no page is written: {error}", quiet)
-    put("next: tagstream learn posts.jsonl --model m.tgs (see tagstream learn --help)\n")
 
 
 def reproduce(

@@ -3,204 +3,243 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-import signal
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tagstream.cli.model import Keeper, locked, open_tagger
 from tagstream.cli.options import (
-    METHODS,
+    BitsOption,
     ChunkOption,
     DataArgument,
+    EncoderOption,
     ModelOption,
     ParamOption,
     QuietOption,
     SeedOption,
     complete,
+    featurizer_of,
     new_model,
     params_of,
     reads,
-    settings,
 )
-from tagstream.cli.output import Bar, Failed, say, show_compiling
+from tagstream.cli.output import Bar, Failed, count, say, show_compiling
 from tagstream.cli.records import (
-    Chunk,
     Reading,
-    check_features,
+    check_columns,
+    cut,
     download,
     is_data_set,
+    is_stream,
     name_of,
-    skip,
 )
+from tagstream.cli.stop import STOP, Stopped
+from tagstream.registry import METHODS
 
 if TYPE_CHECKING:
-    from tagstream.base import StreamClassifier
+    from tagstream.data import Batch, Tally
+    from tagstream.tagger import Tagger
 
-# How many sources a model remembers the positions of.
-MOST_SOURCES = 1000
-
-
-class Stopped(BaseException):
-    """A signal asked to stop while nothing was being changed."""
+MOST_NAMED = 5  # missing items that are named
 
 
-class Stop:
-    """Signals that wait while a change of state is under way."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self._busy = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Stop:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(ValueError):  # not in the main thread
-                self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        twice, self.asked = self.asked, number
-        if twice:
-            raise KeyboardInterrupt
-        if not self._busy:
-            raise Stopped
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Finish what is inside before a signal is heeded."""
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._busy = False
-        if self.asked:
-            raise Stopped
+class _Edited(Exception):
+    """A file does not begin with the records that were learnt from it."""
 
 
-class Keeper:
-    """Saves a model as it learns, and remembers how far each source was read."""
+class _Source:
+    """DATA to be learnt: the records that are new, and how far it has been read.
 
-    def __init__(self, model: StreamClassifier, extra: dict[str, Any], path: str, every: int):
-        self.model, self.extra, self.path, self.every = model, extra, path, every
-        self.whole = True
-        self._n_since = 0
-        self._saved_at, self._cost = time.monotonic(), 0.0
-        self._stamp = self._look()
+    Parameters
+    ----------
+    data : str
+    reading : Reading
+    before : dict or None
+        The position that the model remembers; None: it is read from its start.
+    quiet : bool
+    """
 
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
+    def __init__(
+        self, data: str, reading: Reading, before: dict[str, Any] | None, quiet: bool
+    ) -> None:
+        self.data, self.reading, self.before, self.quiet = data, reading, before, quiet
+        self.n_read = 0
+        self._is_checked = before is None or not before["records"]
+        self._tally: Tally | None = None
+        self._file: dict[str, Any] | None = None  # of a file that is not read line by line
+
+    @staticmethod
+    def key(data: str) -> str:
+        """Return under which name positions are remembered."""
+        return f"data set {data.lower()}" if is_data_set(data) else os.path.realpath(data)
+
+    @property
+    def position(self) -> dict[str, Any] | None:
+        """How far it was read; None if it cannot be read again."""
+        if is_stream(self.data):
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        told = self._tally.so_far() if self._tally is not None else self._file or {}
+        return {"records": self.n_read, **told}
 
-    def learn(self, chunk: Chunk, source: str, position: dict[str, Any] | None) -> int:
-        """Learn records and note how far ``source`` was read; save when it is time.
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Read what was not learnt before; raise `_Edited` if that is no longer there.
 
-        Records without labels are passed over; return how many were learnt.
+        What was learnt is read once, to be compared, and passed over.
         """
-        known = chunk.labelled()
-        self.whole = False
-        if len(known):
-            ids = known.ids
-            if ids is not None:
-                first = getattr(self.model, "n_seen_", 0)
-                ids = [first + i if name is None else name for i, name in enumerate(ids)]
-            try:
-                self.model.partial_fit(known.X, known.Y, classes=known.classes, ids=ids)
-            except ValueError:
-                self.whole = True  # a rejected call changes nothing
-                raise
-        sources = self.extra["sources"]
-        if position is not None:
-            sources.pop(source, None)
-            sources[source] = position
-        for oldest in [*sources][:-MOST_SOURCES]:
-            del sources[oldest]
-        self._n_since += len(chunk)
-        self.whole = True
-        # Saving a large model takes long: it may cost a fifth of the time at most.
-        if self._n_since >= self.every and time.monotonic() - self._saved_at >= 4 * self._cost:
-            self.save()
-        return len(known)
+        left = 0 if self.before is None else self.before["records"]
+        has_lines = not is_data_set(self.data) and self.reading.kind(self.data) != "parquet"
+        if has_lines:
+            from tagstream.data import Tally
 
-    def save(self) -> None:
-        """Save, unless there is nothing new or a learning step was broken off."""
-        from tagstream import persist
+            if self.data != "-":
+                position = self.before if self.before and "bytes" in self.before else None
+                self._tally = Tally(self.data, position)
+        elif not is_data_set(self.data):
+            self._file = _digest_of(self.data)
+            if self.before is not None and {**self._file, "records": left} != self.before:
+                raise _Edited
+        for batch in self.reading.batches(self.data, size, tally=self._tally):
+            self.n_read += len(batch)
+            if left < len(batch):
+                self._check_beginning()
+                yield batch if left == 0 else cut(batch, left)
+            left = max(left - len(batch), 0)
+        if left:
+            raise _Edited
+        self._check_beginning()
 
-        if not self.whole or not hasattr(self.model, "n_seen_") or self._n_since == 0:
+    def _check_beginning(self) -> None:
+        if self._is_checked or self.before is None:
             return
-        if self._look() != self._stamp:
-            raise Failed(
-                f"{self.path}: another process has written this model meanwhile; "
-                "what was learnt since the last checkpoint is not saved"
-            )
-        start = time.monotonic()
-        persist.save(self.model, self.path, extra=self.extra)
-        self._stamp, self._n_since = self._look(), 0
-        self._saved_at = time.monotonic()
-        self._cost = self._saved_at - start
+        if self._tally is not None and not self._tally.matches:
+            raise _Edited
+        say(f"{self.before['records']:,} records of {self.data} were learnt before", self.quiet)
+        self._is_checked = True
 
 
-def _open_model(
-    path: str, method: str | None, params: dict[str, Any], seed: int, asked: Reading
-) -> tuple[StreamClassifier, dict[str, Any]]:
-    """Return the model to go on with, or a new one, and what is saved with it."""
-    from tagstream import persist
-    from tagstream.data import Hashing
+def _digest_of(path: str) -> dict[str, Any]:
+    digest, n = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+            n += len(part)
+    return {"bytes": n, "sha256": digest.hexdigest()}
 
-    folder = Path(os.path.realpath(path)).parent
-    if not os.access(folder, os.W_OK):
-        raise Failed(f"{path}: the model cannot be saved: {folder} is no directory to write to")
-    persist.remove_leftovers(path)
-    extra: dict[str, Any] = {"reading": {}, "sources": {}}
-    if not Path(path).exists():
-        extra["hashing"] = asdict(Hashing(**asked.hashing))
-        return new_model(method or "oml", params, seed), extra
-    model, saved = persist.load_with_extra(path)
-    extra |= {"hashing": asdict(Hashing()), **saved}
-    if method is not None and METHODS.get(method) != type(model).__name__:
-        raise typer.BadParameter(
-            f"the learner of {path} must stay {type(model).__name__}, got --method {method}"
+
+class _Run:
+    """One run of ``learn``: from a source into a model file."""
+
+    def __init__(self, keeper: Keeper, *, chunk: int, unlabelled: bool, quiet: bool) -> None:
+        self.keeper, self.chunk, self.unlabelled, self.quiet = keeper, chunk, unlabelled, quiet
+        self.n_new = 0  # records read that were not learnt before
+        self.ids: set[Any] | None = None  # what was met, if that is to be compared
+
+    def go(self, source: _Source, makes: Any, *, by_id: str = "") -> None:
+        """Learn what the source has; ``by_id`` says what for each record must have an id."""
+        tagger, keeper, key = self.keeper.tagger, self.keeper, _Source.key(source.data)
+        with Bar("learning", self.quiet) as bar:
+            for batch in source.batches(self.chunk):
+                if by_id:
+                    _check_ids(batch, source.data, by_id)
+                with STOP.held():
+                    if tagger.featurizer is None:
+                        tagger.featurizer = makes(batch)
+                    check_columns(batch, tagger, source.data)
+                    if self.n_new == 0:
+                        tagger.extra["reading"] |= source.reading.to_save(source.data, batch)
+                    self.n_new += len(batch)
+                    keeper.learn(batch, key, source.position)
+                    if self.ids is not None:
+                        self.ids.update(batch.ids or ())
+                    if keeper.is_due:
+                        self.check_labelled(source.data)
+                        keeper.save()
+                bar(source.n_read)
+
+    def check_labelled(self, data: str) -> None:
+        """Refuse a source most records of which have no labels: a name may be wrong."""
+        n, skipped = self.n_new, self.keeper.done.skipped
+        if self.unlabelled or self.keeper.has_saved or 2 * skipped <= n:
+            return
+        self.keeper.whole = False
+        raise Failed(
+            f"{name_of(data)}: most records must have labels, got them in {n - skipped:,} of "
+            f"{n:,}; say where they are with --labels, or --skip-unlabelled if it is meant so"
         )
-    has = {**model.get_params(deep=False), **extra["hashing"]}
-    for key, value in (settings(method or "", params) | asked.hashing).items():
-        if key not in has or has[key] != value:
-            raise typer.BadParameter(
-                f"{key} of {path} must stay {has.get(key)!r}, got {value!r}; it is for a new model"
-            )
-    return model, extra
 
 
-def _n_done(data: str, before: dict[str, Any] | None, quiet: bool) -> int:
-    """Return how many records of DATA the model has learnt, by the position it remembers."""
-    if before is None:
-        return 0
-    from tagstream.data import Tally
-
-    if not is_data_set(data) and not Tally.begins_with(data, before):
-        say(f"{data} is not the file learnt before; it is read from its start", quiet)
-        return 0
-    done = int(before["records"])
-    say(f"{done:,} records of {data} were learnt before", quiet)
-    return done
+def _check_ids(batch: Batch, data: str, what_for: str) -> None:
+    names = batch.ids or [None] * len(batch)
+    pairs = zip(names, batch.label_sets, strict=True)
+    if any(name is None and labels is not None for name, labels in pairs):
+        raise Failed(f"{name_of(data)}: {what_for}")
 
 
-@reads(hashing=True)
+def _opened(
+    path: str,
+    method: str | None,
+    params: dict[str, Any],
+    seed: int,
+    bits: int | None,
+    encoder: str | None,
+    keep_text: bool | None,
+) -> Tagger:
+    """Return the tagger to go on with, or a new one."""
+    from tagstream import registry
+    from tagstream.tagger import Tagger
+
+    if not Path(path).exists():
+        keep = True if keep_text is None else keep_text
+        tagger = Tagger(new_model(method or "oml", params, seed), keep_text=keep)
+        tagger.extra = {"reading": {}, "sources": {}}
+        return tagger
+    tagger = open_tagger(path, encoder)
+    learner = tagger.learner
+    if method is not None and registry.learner(method) is not type(learner):
+        raise typer.BadParameter(
+            f"the learner of {path} must stay {type(learner).__name__}, got --method {method}"
+        )
+    has = {
+        **learner.get_params(deep=False),
+        "--hash-bits": getattr(tagger.featurizer, "n_features", None),
+        "--keep-text": tagger.keep_text,
+    }
+    asked = {**params, "--keep-text": keep_text, "--hash-bits": None if bits is None else 2**bits}
+    for name, value in asked.items():
+        if (value is not None or name in params) and (name not in has or has[name] != value):
+            stays = f"{name} of {path} must stay {has.get(name)!r}, got {value!r}"
+            raise typer.BadParameter(f"{stays}; it is for a new model")
+    return tagger
+
+
+@reads
 def learn(
     data: DataArgument,
     model: ModelOption,
     reading: Reading,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update",
+            help="Take DATA over as it is now: known ids are corrected, equal ones skipped, "
+            "new ones learnt, missing ones reported.",
+        ),
+    ] = False,
+    forget_missing: Annotated[
+        bool,
+        typer.Option(
+            "--forget-missing",
+            help="With --update: forget the items of the model that DATA does not have, wherever "
+            "they were learnt from. This cannot be undone.",
+        ),
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Learn DATA from its start, though it was learnt.")
+    ] = False,
     method: Annotated[
         str | None,
         typer.Option(
@@ -211,15 +250,22 @@ def learn(
         ),
     ] = None,
     param: ParamOption = None,
-    every: Annotated[
-        int, typer.Option("--every", min=1, help="Save after so many records.")
-    ] = 1000,
-    again: Annotated[
-        bool, typer.Option("--again", help="Learn DATA from its start, though it was learnt.")
-    ] = False,
-    n_features: Annotated[
-        int | None, typer.Option("--features", min=1, help="LIBSVM on standard input: how many.")
+    encoder: EncoderOption = None,
+    hash_bits: BitsOption = None,
+    keep_text: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-text/--no-keep-text",
+            help="Keep the texts of a new model's items for explanations, up to 268 million "
+            "characters.  [default: keep]",
+            show_default=False,
+        ),
     ] = None,
+    skip_unlabelled: Annotated[
+        bool,
+        typer.Option("--skip-unlabelled", help="It is meant so that most records have no labels."),
+    ] = False,
+    every: Annotated[int, typer.Option("--every", min=1, help="Records between two saves.")] = 1000,
     chunk: ChunkOption = 256,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
@@ -231,60 +277,125 @@ def learn(
     the one of an undisturbed run. What was added to a file later is learnt by the same command too.
     Records without labels are passed over.
 
+    A record whose id is known is a correction: it replaces the item of that id. So an edited file
+    can be learnt again if its records have ids; --update also tells which items it has no more.
+
     \b
     Examples:
       tagstream learn posts.jsonl --model m.tgs
       cat more.jsonl | tagstream learn - --model m.tgs
+      tagstream learn posts.csv --text body --labels tags --sep "|" --ids key -m m.tgs
+      tagstream learn posts.jsonl --text body --labels tags -m m.tgs
+      tagstream learn posts.jsonl --update -m m.tgs
       tagstream learn songs.csv --labels -6 --method knn -p n_neighbors=5 -m songs.tgs
-      tagstream learn posts.csv --text body --labels tags --sep "|" -m posts.tgs
 
     \b
     A record of posts.jsonl is one line:
       {"id": 7, "text": "Where to swim in May?", "y": ["travel", "sea"]}
     "x" in the place of "text" may hold a list of numbers or an object of named values.
     """
-    learner, extra = _open_model(model, method, params_of(param), seed, reading)
-    reading = replace(reading, hashing=extra["hashing"]).merged(extra["reading"])
-    download(data, quiet)
-    by_name = is_data_set(data)
-    source = f"data set {data.lower()}" if by_name else os.path.realpath(data)
-    n_done = 0 if again or data == "-" else _n_done(data, extra["sources"].get(source), quiet)
-    n_features = getattr(learner, "n_features_in_", n_features)
-    if n_features is None and data != "-" and not by_name and reading.kind(data) == "libsvm":
-        n_features = reading.width(data)
-    from tagstream.data import Tally
-
-    tally = None if by_name else Tally(data)
-    keeper = Keeper(learner, extra, model, every)
-    show_compiling(quiet)
-    n_read, n_learnt, stopped = n_done, 0, 0
-    with Stop() as stop, Bar("learning", quiet) as bar:
+    if forget_missing and not update:
+        raise typer.BadParameter("--forget-missing must come with --update")
+    params = params_of(param)
+    with locked(model):
+        tagger = _opened(model, method, params, seed, hash_bits, encoder, keep_text)
+        if update and not hasattr(tagger.learner, "has_item"):
+            raise Failed(f"{model}: {type(tagger.learner).__name__} keeps no items to be updated")
+        download(data, quiet)
+        reading = _with_width(reading.after(tagger.extra["reading"]), data, tagger)
+        show_compiling(quiet)
+        run = _Run(
+            Keeper(tagger, model, every), chunk=chunk, unlabelled=skip_unlabelled, quiet=quiet
+        )
+        from_start = again or update or is_stream(data)
+        before = None if from_start else tagger.extra["sources"].get(_Source.key(data))
+        stopped = False
         try:
-            for part in skip(reading.chunks(data, chunk, n_features, tally=tally), n_done):
-                check_features(part, learner, extra, data)
-                with stop.held():
-                    if n_learnt == 0:
-                        extra["reading"] |= reading.to_save(data, part)
-                        if part.features is not None:
-                            extra["features"] = list(part.features)
-                    n_read += len(part)
-                    position = {"records": n_read} | (tally.so_far() if tally else {})
-                    n_learnt += keeper.learn(part, source, None if data == "-" else position)
-                bar(n_read)
-        except (Stopped, KeyboardInterrupt):
-            stopped = stop.asked or signal.SIGINT
+            _learn(run, data, reading, before, update, (hash_bits, encoder))
+            run.check_labelled(data)
+            if update:
+                _compare(run, data, model, forget_missing)
+        except Stopped:
+            stopped = True
         finally:
-            with contextlib.suppress(Stopped), stop.held():
-                keeper.save()
-    if hasattr(learner, "n_seen_"):
-        passed = n_read - n_done - n_learnt
-        note = f" ({passed:,} without labels passed over)" if passed else ""
-        knows = f"{model} has seen {learner.n_seen_:,} and knows {len(learner.classes_):,} labels"
-        say(f"{n_learnt:,} records learnt{note}; {knows}", quiet)
+            with contextlib.suppress(Stopped), STOP.held():
+                run.keeper.save()
+    _tell(run, data, model, stopped=stopped, again=again)
+    if stopped:
+        raise typer.Exit(STOP.exit_code)
+
+
+def _with_width(reading: Reading, data: str, tagger: Tagger) -> Reading:
+    """Return how to read, with the number of features that LIBSVM files do not always tell."""
+    if is_data_set(data) or reading.kind(data) != "libsvm" or reading.n_features is not None:
+        return reading
+    n_features = getattr(tagger.featurizer, "n_features", None)
+    if n_features is None and not is_stream(data):
+        n_features = reading.width(data)
+    return reading.after(reading.saved, n_features=n_features)
+
+
+def _learn(
+    run: _Run,
+    data: str,
+    reading: Reading,
+    before: dict[str, Any] | None,
+    update: bool,
+    features: tuple[int | None, str | None],
+) -> None:
+    """Learn DATA from where the model has read it; an edited file from its start, by ids."""
+
+    def makes(batch: Batch) -> Any:
+        return featurizer_of(batch, *features)
+
+    if update:
+        run.ids = set()
+        source = _Source(data, reading, None, run.quiet)
+        run.go(source, makes, by_id="each record must have an id to be updated, got one without")
+        return
+    try:
+        run.go(_Source(data, reading, before, run.quiet), makes)
+    except _Edited:
+        advice = "say --again to learn it from its start beside the old"
+        if not hasattr(run.keeper.tagger.learner, "has_item"):
+            raise Failed(f"{data}: has changed since it was learnt; {advice}") from None
+        say(f"{data} has changed since; records whose id is known are corrections", run.quiet)
+        rule = "has changed since it was learnt, and only records with ids can be told apart"
+        source = _Source(data, reading, None, run.quiet)
+        run.go(source, makes, by_id=f"{rule}; {advice}")
+
+
+def _compare(run: _Run, data: str, model: str, forget: bool) -> None:
+    """Report the items of the model that DATA does not have, and forget them if asked."""
+    assert run.ids is not None
+    missing = [name for name in run.keeper.tagger.ids if name not in run.ids]
+    if not missing:
+        return
+    named = ", ".join(map(str, missing[:MOST_NAMED])) + (", …" if len(missing) > MOST_NAMED else "")
+    what = f"{count(len(missing), 'item')} of {model} not in {name_of(data)}: {named}"
+    if forget:
+        with STOP.held():
+            run.keeper.forget(missing)
+        say(f"{what}; forgotten", run.quiet)
+    else:
+        say(f"{what}; --forget-missing forgets them", run.quiet)
+
+
+def _tell(run: _Run, data: str, model: str, *, stopped: bool, again: bool) -> None:
+    tagger, done = run.keeper.tagger, run.keeper.done
+    if tagger.n_items:
+        told = f"{count(done.new, 'record')} learnt"
+        told += f", {done.corrected:,} corrected" * bool(done.corrected)
+        told += f", {done.unchanged:,} unchanged" * bool(done.unchanged)
+        told += f" ({done.skipped:,} without labels passed over)" * bool(done.skipped)
+        knows = f"{model} has seen {tagger.n_items:,} and knows {count(len(tagger.tags), 'tag')}"
+        say(f"{told}; {knows}", run.quiet)
     elif not stopped:
-        raise Failed(f"{name_of(data)}: must hold at least one record with labels, got none")
+        raise Failed(
+            f"{name_of(data)}: must hold at least one record with labels, got none; "
+            "say where they are with --labels"
+        )
     if stopped:
         how = "the same command without --again" if again else "the same command"
-        then = "what was learnt is kept" if data == "-" else f"{how} goes on from here"
-        say(f"stopped; {then}", quiet)
-        raise typer.Exit(128 + stopped)
+        then = "what was learnt is kept" if is_stream(data) else f"{how} goes on from here"
+        say(f"stopped; {then}", run.quiet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -13,17 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tagstream.cli.records import FORMATS, Reading
+from tagstream.registry import METHODS
 
 if TYPE_CHECKING:
     from tagstream.base import StreamClassifier
-
-METHODS = {
-    "oml": "OML",
-    "knn": "KNN",
-    "osml-elm": "OSMLELM",
-    "olansgd": "OLANSGD",
-    "oml-published": "OML",
-}
+    from tagstream.data import Batch
 
 
 def complete(choices: Sequence[str]) -> Callable[[str], list[str]]:
@@ -35,10 +30,11 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file (ARFF, CSV, JSON Lines, LIBSVM; plain, .gz or .bz2), '-' for standard input, "
-        "or the name of a benchmark data set.",
+        help="A file (JSON Lines, CSV, TSV, ARFF, LIBSVM, Parquet, plain lines; also .gz and "
+        ".bz2), '-' for standard input, or the name of a benchmark data set.",
     ),
 ]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="The model file.")]
 ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="FILE", help="The model file.")]
 ParamOption = Annotated[
     list[str] | None,
@@ -50,6 +46,38 @@ ChunkOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No messages, no progress.")]
+DecideOption = Annotated[
+    str | None,
+    typer.Option(
+        "--decide",
+        metavar="RULE",
+        help="Which tags are suggested: balanced, f1, hamming (the surest only), top3 (the three "
+        "highest scores, or any number), or the least score, such as 0.3.  [default: what the "
+        "learner is set to]",
+    ),
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option("--threshold", metavar="SCORE", help="The same as --decide SCORE."),
+]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        metavar="NAME",
+        help="Text: a sentence-transformers or model2vec model by name or path, or "
+        "module:function, beside the words. A model made with a function needs it each time.",
+    ),
+]
+BitsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--hash-bits",
+        min=1,
+        max=30,
+        help="Text and named values become 2^BITS features.  [default: 18]",
+    ),
+]
 
 
 def methods_option(usual: str) -> Any:
@@ -62,6 +90,23 @@ def methods_option(usual: str) -> Any:
     )
 
 
+def rule_of(decide: str | None, threshold: float | None = None) -> str | float | None:
+    """Return the rule that was asked for; a number is a threshold."""
+    from tagstream.decision import check_rule
+
+    if decide is not None and threshold is not None:
+        raise typer.BadParameter("--decide and --threshold must not come together")
+    rule: str | float | None = threshold if decide is None else decide
+    if isinstance(rule, str):
+        with contextlib.suppress(ValueError):
+            rule = float(rule)
+    try:
+        check_rule("--decide" if threshold is None else "--threshold", rule, none=True)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return rule
+
+
 # ---------------------------------------------------------------------- how DATA is read
 def _reading(
     format: Annotated[
@@ -69,7 +114,8 @@ def _reading(
         typer.Option(
             "--format",
             metavar="|".join(FORMATS),
-            help="What DATA is.  [default: by its ending; standard input: jsonl]",
+            help="What DATA is.  [default: by its ending; standard input and pipes: as the model "
+            "learnt, else jsonl]",
             autocompletion=complete(FORMATS),
         ),
     ] = None,
@@ -78,36 +124,38 @@ def _reading(
         typer.Option(
             "--labels",
             metavar="WHICH",
-            help="ARFF and CSV: names with commas between, a MULAN .xml file, or a number of "
-            "columns (6: the first six, -6: the last). CSV: also a common beginning of names, or, "
-            "with --sep, the column of tags.",
+            help="JSON Lines, Parquet, and CSV with --sep: the field of tags. ARFF and CSV: names "
+            "with commas between, a MULAN .xml file, or a number of columns (6: the first six, "
+            "-6: the last); CSV also a common beginning of names.",
         ),
     ] = None,
     sep: Annotated[
-        str | None, typer.Option("--sep", help="CSV: what stands between tags in one column.")
+        str | None,
+        typer.Option("--sep", help="What stands between tags where they are one string."),
     ] = None,
     text: Annotated[
-        str | None, typer.Option("--text", metavar="COLUMN", help="CSV: the column of text.")
+        str | None, typer.Option("--text", metavar="FIELD", help="The field or column of text.")
     ] = None,
     ids: Annotated[
-        str | None, typer.Option("--ids", metavar="COLUMN", help="CSV: the column of identifiers.")
+        str | None,
+        typer.Option("--ids", "--id", metavar="FIELD", help="The field or column of identifiers."),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            "--delimiter",
+            metavar="CHARACTER",
+            help="CSV: what stands between columns; \\t is a tab.  [default: comma, tab or "
+            "semicolon, by the first line]",
+        ),
     ] = None,
     missing: Annotated[
         float | None,
         typer.Option("--missing", help="ARFF and CSV: the value of a missing feature."),
     ] = None,
-    hash_bits: Annotated[
+    n_features: Annotated[
         int | None,
-        typer.Option(
-            "--hash-bits",
-            min=1,
-            max=30,
-            help="Text and mappings are hashed into 2^BITS features.  [default: 18]",
-        ),
-    ] = None,
-    ngrams: Annotated[
-        int | None,
-        typer.Option("--ngrams", min=1, help="Text: runs of up to so many words.  [default: 1]"),
+        typer.Option("--features", min=1, help="LIBSVM: how many, if a pipe has no header."),
     ] = None,
 ) -> Reading:
     which: Any = labels
@@ -117,38 +165,54 @@ def _reading(
         which = Path(labels)
     elif labels is not None and "," in labels:
         which = labels.split(",")
-    said = {"n_features": None if hash_bits is None else 2**hash_bits, "ngrams": ngrams}
-    hashing = {key: value for key, value in said.items() if value is not None}
-    return Reading(format, which, sep, text, ids, missing, hashing)
+    if delimiter is not None:
+        delimiter = "\t" if delimiter == "\\t" else delimiter
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise typer.BadParameter(f"--delimiter must be one character, got {delimiter!r}")
+    if sep == "":
+        raise typer.BadParameter("--sep must not be empty")
+    return Reading(format, which, sep, text, ids, delimiter, missing, n_features)
 
 
-def reads(hashing: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of how to read, in the place of its parameter ``reading``.
-
-    Without ``hashing``, text is hashed as the model says.
-    """
+def reads(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of how to read, in the place of its parameter ``reading``."""
     options = {**inspect.signature(_reading, eval_str=True).parameters}
-    if not hashing:
-        del options["hash_bits"], options["ngrams"]
+    own = {**inspect.signature(command, eval_str=True).parameters}
+    del own["reading"]
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = {**inspect.signature(command, eval_str=True).parameters}
-        del own["reading"]
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        reading = _reading(**{name: given.pop(name) for name in options})
+        command(reading=reading, **given)
 
-        @functools.wraps(command)
-        def run(**given: Any) -> None:
-            reading = _reading(**{name: given.pop(name) for name in options})
-            command(reading=reading, **given)
-
-        shown = [p.replace(kind=p.KEYWORD_ONLY) for p in (own | options).values()]
-        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # for typer
-        run.__annotations__ = {p.name: p.annotation for p in shown}
-        return run
-
-    return decorate
+    shown = [p.replace(kind=p.KEYWORD_ONLY) for p in (own | options).values()]
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # for typer
+    run.__annotations__ = {p.name: p.annotation for p in shown}
+    return run
 
 
-# ---------------------------------------------------------------------- learners
+# ---------------------------------------------------------------------- features and learners
+def featurizer_of(batch: Batch, bits: int | None, encoder: str | None) -> Any:
+    """Return what makes rows of such records."""
+    from dataclasses import replace
+
+    from tagstream.cli.model import new_encoder
+    from tagstream.text import Columns, featurizer_for
+
+    if isinstance(batch.items, list):
+        if encoder is not None and isinstance(batch.items[0], str):
+            if bits is not None:
+                raise typer.BadParameter("--hash-bits and --encoder must not come together")
+            return new_encoder(encoder)
+        if encoder is None:
+            suited: Any = featurizer_for(batch.items)
+            return suited if bits is None else replace(suited, n_features=2**bits)
+    if encoder is not None or bits is not None:
+        option = "--hash-bits" if encoder is None else "--encoder"
+        raise typer.BadParameter(f"{option} must not be given: the records are not text")
+    return Columns(int(batch.items.shape[1]), batch.feature_names)  # type: ignore[union-attr]
+
+
 def params_of(pairs: list[str] | None) -> dict[str, Any]:
     """Return ``NAME=VALUE`` settings; a value that is not JSON is a string."""
     params: dict[str, Any] = {}
@@ -169,31 +233,21 @@ def chosen_methods(names: list[str] | None, *usual: str) -> list[str]:
     return [*METHODS] if "all" in methods else methods
 
 
-def settings(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a method sets by its name, and those given."""
-    from tagstream import models
-
-    if method != "oml-published":
-        return params
-    published: dict[str, Any] = models.OML.as_published().get_params()
-    del published["random_state"]
-    return published | params
-
-
 def new_model(method: str, params: dict[str, Any], seed: int) -> StreamClassifier:
     """Return a learner that has learnt nothing."""
-    from tagstream import models
+    from tagstream import registry
 
     if method not in METHODS:
         raise typer.BadParameter(f"--method must be one of {', '.join(METHODS)}, got {method!r}")
-    model: StreamClassifier = getattr(models, METHODS[method])()
+    model: StreamClassifier = registry.learner(method)()
     known = model.get_params()
     for name in params:
-        if name not in known:
+        if name not in known or name == "store":
+            usable = ", ".join(key for key in known if key != "store")
             raise typer.BadParameter(
-                f"--param must name one of {', '.join(known)} for {method}, got {name!r}"
+                f"--param must name one of {usable} for {method}, got {name!r}"
             )
     if "random_state" in known:
         params = {"random_state": seed, **params}
-    model.set_params(**settings(method, params))
+    model.set_params(**params)
     return model

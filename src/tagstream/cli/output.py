@@ -22,6 +22,8 @@ class Failed(Exception):
 
 def put(text: str) -> None:
     """Write to standard output at once; end quietly when nobody reads on."""
+    if sys.stdout is None:
+        raise Failed("standard output must be open, got it closed")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -29,6 +31,17 @@ def put(text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # what is left must not fail at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
+
+
+def count(n: int, what: str) -> str:
+    """Return so many of something, in English.
+
+    Examples
+    --------
+    >>> count(1, "tag"), count(1234, "tag")
+    ('1 tag', '1,234 tags')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def put_json(value: Any) -> None:
@@ -54,10 +67,26 @@ def put_table(table: Table, title: str = "") -> None:
     from rich.console import Console
 
     page = io.StringIO()
-    terminal = sys.stdout.isatty()
-    Console(file=page, force_terminal=terminal, width=None if terminal else 120).print(table)
+    terminal = is_terminal()
+    plain: Any = {"markup": False, "emoji": False, "highlight": False}  # tags are what they are
+    width = None if terminal else 120
+    Console(file=page, force_terminal=terminal, width=width, **plain).print(table)
     lines = [title, *page.getvalue().splitlines()] if title else page.getvalue().splitlines()
     put("\n".join(line.rstrip() for line in lines) + "\n")
+
+
+def is_terminal() -> bool:
+    """Tell whether standard output is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def with_marks(parts: list[tuple[str, bool]]) -> Any:
+    """Return a text for a table; what is marked is bold on a terminal, between stars elsewhere."""
+    from rich.text import Text
+
+    if not is_terminal():
+        return Text("".join(f"*{part}*" if mark else part for part, mark in parts))
+    return Text.assemble(*((part, "bold" if mark else "") for part, mark in parts))
 
 
 def say(message: str, quiet: bool = False) -> None:

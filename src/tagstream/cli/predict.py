@@ -5,126 +5,95 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tagstream.cli.options import ChunkOption, DataArgument, JsonOption, ModelOption, reads
-from tagstream.cli.output import Failed, new_table, put, put_json, put_table
-from tagstream.cli.records import (
-    Chunk,
-    Reading,
-    check_features,
-    download,
-    is_data_set,
-    name_of,
-    skip,
-    to_chunk,
+from tagstream.cli.model import open_tagger
+from tagstream.cli.options import (
+    ChunkOption,
+    DataArgument,
+    DecideOption,
+    EncoderOption,
+    JsonOption,
+    ModelArgument,
+    ModelOption,
+    ThresholdOption,
+    reads,
+    rule_of,
 )
+from tagstream.cli.output import Failed, new_table, put, put_json, put_table, with_marks
+from tagstream.cli.records import Reading, check_columns, cut, download, is_data_set, name_of
 
 if TYPE_CHECKING:
-    from tagstream.base import StreamClassifier
+    from tagstream.data import Batch
     from tagstream.models import Explanation
+    from tagstream.tagger import Suggestion, Tagger
 
 MOST_LABELS = 50  # shown by inspect
+LONGEST_TEXT = 100  # characters of a neighbour's text that are shown
+NOTHING_KNOWN = "nothing in it was met before: the scores are how frequent each tag is"
 
 
-class _Model(NamedTuple):
-    """A learner from a file, what was saved with it, and how to read records for it."""
-
-    learner: StreamClassifier
-    extra: dict[str, Any]
-    reading: Reading
-
-    @classmethod
-    def load(cls, path: str, asked: Reading) -> _Model:
-        from tagstream import persist
-
-        learner, extra = persist.load_with_extra(path)
-        saved = {**extra.get("reading", {}), "hashing": extra.get("hashing", {})}
-        return cls(learner, extra, asked.merged(saved))
-
-    def records(self, data: str, size: int) -> Iterator[Chunk]:
-        """Read records to be predicted."""
-        download(data)
-        for chunk in self.reading.chunks(data, size, self.learner.n_features_in_, optional=True):
-            check_features(chunk, self.learner, self.extra, data)
-            yield chunk
+def _open(path: str, encoder: str | None, rule: str | float | None = None) -> Tagger:
+    tagger = open_tagger(path, encoder)
+    if rule is not None:  # of this command only: the model is not saved
+        tagger.learner.set_params(decide=rule)
+    return tagger
 
 
-class _Answer(NamedTuple):
-    """What is predicted for one record, highest score first."""
-
-    id: Any
-    labels: list[Any]
-    scores: dict[Any, float]
-
-    def as_json(self, show: str, top: int | None) -> str:
-        record: dict[str, Any] = {"id": self.id, "labels": self.labels}
-        if top is not None:
-            best = [*self.scores.items()][:top]
-            record["top"] = [{"label": name, "score": score} for name, score in best]
-        elif show == "scores":
-            record["scores"] = {str(name): score for name, score in self.scores.items()}
-        return json.dumps(record, ensure_ascii=False) + "\n"
-
-    def as_rows(self, show: str, top: int | None, names: list[Any]) -> list[list[object]]:
-        if top is not None:
-            best = [*self.scores.items()][:top]
-            return [[self.id, rank, *pair] for rank, pair in enumerate(best, 1)]
-        if show == "scores":
-            return [[self.id, *(self.scores[name] for name in names)]]
-        return [[self.id, "|".join(map(str, self.labels))]]
+def _batches(tagger: Tagger, reading: Reading, data: str, size: int) -> Iterator[Batch]:
+    """Read records to be predicted."""
+    download(data)
+    how = reading.after(tagger.extra["reading"])
+    if how.n_features is None and tagger.featurizer is not None:
+        how = how.after(how.saved, n_features=getattr(tagger.featurizer, "n_features", None))
+    for batch in how.batches(data, size, to_predict=True):
+        check_columns(batch, tagger, data)
+        yield batch
 
 
-def _answers(
-    model: StreamClassifier, chunk: Chunk, first: int, threshold: float | None
-) -> Iterator[_Answer]:
-    scores = model.predict_proba(chunk.X)
-    decided = model.labels_of(scores, threshold)
-    if decided.ndim == 1:  # exactly one label each, by its name
-        decided = decided[:, None] == model.classes_
-    names = model.classes_.tolist()
-    for i, best in enumerate((-scores).argsort(axis=1, kind="stable").tolist()):
-        name = None if chunk.ids is None else chunk.ids[i]
-        yield _Answer(
-            first + i if name is None else name,
-            [names[j] for j in best if decided[i, j]],
-            {names[j]: round(float(scores[i, j]), 6) for j in best},
-        )
-
-
-@reads(hashing=False)
+# ---------------------------------------------------------------------- predict
+@reads
 def predict(
     data: DataArgument,
     model: ModelOption,
     reading: Reading,
     show: Annotated[
-        str, typer.Option("--show", metavar="labels|scores", help="Labels, or all scores too.")
+        str,
+        typer.Option("--show", metavar="labels|scores", help="Suggested tags, or all scores too."),
     ] = "labels",
     top: Annotated[
-        int | None, typer.Option("--top", min=1, help="The so many best labels with scores.")
+        int | None,
+        typer.Option("--top", min=1, metavar="K", help="Show the K highest scores too."),
     ] = None,
-    threshold: Annotated[
-        float | None, typer.Option("--threshold", help="Score from which a label is predicted.")
-    ] = None,
+    decide: DecideOption = None,
+    threshold: ThresholdOption = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Show the nearest stored items and what they share, too.")
+    ] = False,
     out: Annotated[
         str, typer.Option("--out", metavar="jsonl|csv", help="What to print.")
     ] = "jsonl",
+    encoder: EncoderOption = None,
     chunk: ChunkOption = 256,
 ) -> None:
-    """Predict the labels of the records of DATA, one line each on standard output.
+    """Suggest tags for the records of DATA, one line each on standard output.
 
     DATA needs no labels; if it has some, they are ignored. A record without identifier gets its
-    number, counted from 0.
+    number, counted from 0. Plain text, one item per line, is read with --format lines. A record in
+    which nothing was met before gets no tag and "known": false; its scores are how frequent each
+    tag is.
 
     \b
     Examples:
       tagstream predict new.jsonl --model m.tgs
       cat new.jsonl | tagstream predict - --model m.tgs --top 3
+      cat titles.txt | tagstream predict - --format lines --model m.tgs --why
       tail -f new.jsonl | tagstream predict - --model m.tgs --chunk 1
       tagstream predict new.csv --model m.tgs --show scores --out csv > scores.csv
     """
@@ -134,19 +103,73 @@ def predict(
     ):
         if value not in choices:
             raise typer.BadParameter(f"{option} must be one of {', '.join(choices)}, got {value!r}")
-    loaded = _Model.load(model, reading)
-    names = loaded.learner.classes_.tolist()
-    if out == "csv":
-        header = ["labels"] if show == "labels" else names
+    if why and out == "csv":
+        raise typer.BadParameter("--why must come with --out jsonl")
+    tagger = _open(model, encoder, rule_of(decide, threshold))
+    if why:
+        _check_explains(tagger, model)
+    form: Callable[[Any, Suggestion], str]
+    if out == "jsonl":
+
+        def form(name: Any, found: Suggestion) -> str:
+            return _as_json(name, found, show, top)
+
+    else:
+        tags = tagger.tags
+        header = ["labels"] if show == "labels" else tags
         put(_csv([["id", *(header if top is None else ["rank", "label", "score"])]]))
+
+        def form(name: Any, found: Suggestion) -> str:
+            return _csv(_as_rows(name, found, show, top, tags))
+
     first = 0
-    for part in loaded.records(data, chunk):
-        answers = _answers(loaded.learner, part, first, threshold)
-        if out == "csv":
-            put(_csv([row for answer in answers for row in answer.as_rows(show, top, names)]))
-        else:
-            put("".join(answer.as_json(show, top) for answer in answers))
-        first += len(part)
+    for batch in _batches(tagger, reading, data, chunk):
+        names = [
+            first + i if name is None else name
+            for i, name in enumerate(batch.ids or [None] * len(batch))
+        ]
+        lines = [form(*pair) for pair in zip(names, tagger.suggest(batch), strict=True)]
+        if why:
+            lines = [_with_why(line, tagger, cut(batch, i, i + 1)) for i, line in enumerate(lines)]
+        put("".join(lines))
+        first += len(batch)
+
+
+def _as_json(name: Any, found: Suggestion, show: str, top: int | None) -> str:
+    record: dict[str, Any] = {"id": name, "labels": found.tags}
+    if top is not None:
+        best = [*found.scores.items()][:top]
+        record["top"] = [{"label": tag, "score": score} for tag, score in best]
+    elif show == "scores":
+        record["scores"] = {str(tag): score for tag, score in found.scores.items()}
+    if not found.known:
+        record["known"] = False
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _as_rows(
+    name: Any, found: Suggestion, show: str, top: int | None, tags: list[Any]
+) -> list[list[object]]:
+    if top is not None:
+        best = [*found.scores.items()][:top]
+        return [[name, rank, *pair] for rank, pair in enumerate(best, 1)]
+    if show == "scores":
+        return [[name, *(found.scores.get(tag, 0.0) for tag in tags)]]
+    from tagstream.data.writers import join_tags
+
+    return [[name, join_tags(map(str, found.tags))]]
+
+
+def _with_why(line: str, tagger: Tagger, one: Batch) -> str:
+    record = json.loads(line)
+    reasons = _explanation(tagger, one)
+    record["why"] = {
+        "parts": reasons["parts"],
+        "copy_of": reasons["copy_of"],
+        "corrected": reasons["corrected"],
+        "neighbors": reasons["neighbors"],
+    }
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def _csv(rows: list[list[Any]]) -> str:
@@ -155,22 +178,35 @@ def _csv(rows: list[list[Any]]) -> str:
     return page.getvalue()
 
 
-@reads(hashing=False)
+# ---------------------------------------------------------------------- explain
+def _check_explains(tagger: Tagger, model: str) -> None:
+    if not hasattr(tagger.learner, "explain"):
+        name = type(tagger.learner).__name__
+        raise Failed(f"{model}: {name} keeps no items to explain with; use --method oml")
+
+
+@reads
 def explain(
     item: Annotated[
         str,
         typer.Argument(
             metavar="ITEM",
-            help="A JSON record, a plain text, a data file or data set (see --row), or '-' for a "
+            help="A plain text, a JSON record, a data file or data set (see --row), or '-' for a "
             "record on standard input.",
         ),
     ],
     model: ModelOption,
     reading: Reading,
     row: Annotated[int, typer.Option("--row", min=0, help="Which record of a file.")] = 0,
+    decide: DecideOption = None,
+    threshold: ThresholdOption = None,
+    encoder: EncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell why an item gets its labels: the stored items nearest to it, and their votes.
+    """Tell why an item gets its tags: what spoke for each, and the stored items nearest to it.
+
+    Words that an item shares with a stored one are bold on a terminal and between *stars*
+    elsewhere.
 
     \b
     Examples:
@@ -179,49 +215,27 @@ def explain(
       tagstream explain new.csv --row 12 --model m.tgs
       head -1 new.jsonl | tagstream explain - --model m.tgs --json
     """
-    loaded = _Model.load(model, reading)
-    learner = loaded.learner
-    if not hasattr(learner, "explain"):
-        raise Failed(
-            f"{model}: {type(learner).__name__} keeps no items to explain with; use --method oml"
-        )
+    tagger = _open(model, encoder, rule_of(decide, threshold))
+    _check_explains(tagger, model)
     if item == "-" or is_data_set(item) or Path(item).is_file():
-        part = next(skip(loaded.records(item, 1 if item == "-" else 256), row), None)
-        if part is None:
+        left, one = row, None
+        for batch in _batches(tagger, reading, item, 1 if item == "-" else 256):
+            if left < len(batch):
+                one = cut(batch, left, left + 1)
+                break
+            left -= len(batch)
+        if one is None:
             raise Failed(f"{name_of(item)}: must have a record {row}, got fewer")
     else:
-        part = _typed_record(item, loaded.reading)
-    X = part.X[:1]
-    if X.shape[1] != learner.n_features_in_:
-        raise Failed(
-            f"ITEM must have {learner.n_features_in_} features as the model has learnt, "
-            f"got {X.shape[1]}"
-        )
-    (why,) = learner.explain(X)
+        one = _typed_record(item, tagger)
     if as_json:
-        by_name = {"voters": why.voters, "scores": why.scores}
-        texts = {key: {str(k): v for k, v in values.items()} for key, values in by_name.items()}
-        put_json(asdict(why) | texts)
+        put_json(_explanation(tagger, one))
     else:
-        put_explanation(why)
+        (found,) = tagger.suggest(one)
+        put_explanation(tagger.explain(one), _text_of(one), known=found.known)
 
 
-def put_explanation(why: Explanation) -> None:
-    """Print the votes for each label and the items that cast them."""
-    votes = new_table("label", "Score", "voted for by")
-    for name, score in why.scores.items():
-        voters = [str(n.id) for n in why.neighbors if name in n.labels]
-        mark = "*" if name in why.voters else ""
-        votes.add_row(f"{name}{mark}", f"{score:.2f}", ", ".join(voters))
-    put_table(votes, "labels")
-    near = new_table("item", "Distance", "labels")
-    for n in why.neighbors:
-        near.add_row(str(n.id), f"{n.distance:.4g}", ", ".join(map(str, n.labels)))
-    put_table(near, "nearest items")
-    put("* suggested\n")
-
-
-def _typed_record(item: str, reading: Reading) -> Chunk:
+def _typed_record(item: str, tagger: Tagger) -> Batch:
     """Return a record given on the command line."""
     from tagstream import data
 
@@ -229,14 +243,99 @@ def _typed_record(item: str, reading: Reading) -> Chunk:
     stream = io.BytesIO(line.replace("\n", " ").encode("utf-8", "surrogateescape"))
     stream.name = "ITEM"
     (batch,) = data.iter_jsonl(stream, labels=False)
-    return to_chunk(batch, reading.hashing)
+    check_columns(batch, tagger, "ITEM")
+    return batch
 
 
+def _text_of(one: Batch) -> str | None:
+    first = one.items[0] if isinstance(one.items, list) else None
+    return first if isinstance(first, str) else None
+
+
+def _explanation(tagger: Tagger, one: Batch) -> dict[str, Any]:
+    """Return an explanation as plain values; neighbours come with the words they share."""
+    why, text = tagger.explain(one), _text_of(one)
+    told = asdict(why)
+    for key in ("voters", "scores", "parts"):
+        told[key] = {str(tag): value for tag, value in told[key].items()}
+    for near in [*told["neighbors"], told["copy_of"]]:
+        if near is not None:
+            near["shared"] = [near["text"][a:b] for a, b in _shared(text, near["text"])]
+    told["known"] = tagger.suggest(one)[0].known
+    return told
+
+
+def _shared(text: str | None, other: str | None) -> list[tuple[int, int]]:
+    """Return where the words stand in ``other`` that both texts have."""
+    if text is None or other is None:
+        return []
+    from tagstream.text import shared_words
+
+    return shared_words(text, other)
+
+
+def marked(text: str | None, other: str | None) -> list[tuple[str, bool]]:
+    """Return the beginning of ``other`` in parts, and which of them ``text`` has too."""
+    parts: list[tuple[str, bool]] = []
+    end, other = 0, other or ""
+    for start, stop in _shared(text, other):
+        if start >= LONGEST_TEXT:
+            break
+        parts += [(other[end:start], False), (other[start:stop], True)]
+        end = stop
+    rest = other[end : max(LONGEST_TEXT, end)]
+    parts.append((rest + "…" * (end + len(rest) < len(other)), False))
+    return [(re.sub(r"\s+", " ", part), mark) for part, mark in parts]
+
+
+def put_explanation(why: Explanation, text: str | None = None, *, known: bool = True) -> None:
+    """Print what spoke for each tag, and the stored items that are near."""
+    if not known:
+        put(f"{NOTHING_KNOWN}\n\n")
+    near = new_table("tag", "Score", "items near that have it")
+    for tag, score in why.scores.items():
+        voters = [str(n.id) for n in why.neighbors if tag in n.labels]
+        star = "*" if known and tag in why.voters else ""
+        near.add_row(f"{tag}{star}", f"{score:.2f}", ", ".join(voters))
+    put_table(near, "tags (* suggested)")
+    if known and why.parts:
+        put_table(parts_table(why), "what spoke for each: parts that add up to its log-odds")
+    if why.copy_of is not None:
+        put(f"{copy_note(why)}\n\n")
+    items = new_table("item", "Distance", "tags", "text")
+    for n in why.neighbors:
+        shown = with_marks(marked(text, n.text))
+        items.add_row(str(n.id), f"{n.distance:.4g}", ", ".join(map(str, n.labels)), shown)
+    put_table(items, "nearest items")
+
+
+def parts_table(why: Explanation) -> Any:
+    """Return what each source adds to the log-odds of each suggested tag."""
+    used = [
+        name
+        for name in next(iter(why.parts.values()))
+        if any(abs(parts[name]) >= 0.005 for parts in why.parts.values())
+    ]
+    table = new_table("tag", *(name.capitalize() for name in used), "Sum")
+    for tag, parts in why.parts.items():
+        cells = [f"{parts[name]:+.2f}" for name in used]
+        table.add_row(str(tag), *cells, f"{sum(parts.values()):+.2f}")
+    return table
+
+
+def copy_note(why: Explanation) -> str:
+    """Tell of which stored item the item is a copy."""
+    assert why.copy_of is not None
+    by_you = ", corrected by you" if why.corrected else ""
+    tags = ", ".join(map(str, why.copy_of.labels)) or "no tag"
+    return f"a copy of item {why.copy_of.id}{by_you}: {tags}"
+
+
+# ---------------------------------------------------------------------- inspect
 def inspect(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file.")],
-    as_json: JsonOption = False,
+    model: ModelArgument, encoder: EncoderOption = None, as_json: JsonOption = False
 ) -> None:
-    """Tell what a model knows: labels and how often it keeps them, parameters, size.
+    """Tell what a model knows: tags and how many items have them, parameters, size.
 
     \b
     Examples:
@@ -246,38 +345,44 @@ def inspect(
     from tagstream import persist
 
     info = persist.inspect(model)
-    learner, extra = persist.load_with_extra(model)
-    names, stored = learner.classes_.tolist(), getattr(learner, "label_counts_", None)
-    counts = None if stored is None else stored.tolist()  # not every learner stores items
-    hashing, sources = extra.get("hashing"), extra.get("sources", {})
+    tagger = _open(model, encoder)
+    names, counts = tagger.tags, tagger.counts
+    makes = tagger.featurizer
+    features: dict[str, Any] = {}
+    if makes is not None and makes.name != "columns":
+        features = {"name": makes.name, **makes.to_state()}
+        features.pop("probe", None)
+    sources = tagger.extra["sources"]
     if as_json:
         record = asdict(info)
         del record["arrays"], record["extra"]
-        more = {"labels": names, "kept": counts, "hashing": hashing, "sources": sources}
-        put_json(record | more)
+        kept = [counts[name] for name in names] if counts else None
+        put_json(record | {"labels": names, "kept": kept, "text": features, "sources": sources})
         return
     rows = {
         "learner": info.learner,
-        "learnt": f"{info.n_seen:,} examples",
+        "learnt": f"{info.n_seen:,} items",
         "features": f"{info.n_features:,}",
-        "labels": f"{info.n_labels:,}",
+        "tags": f"{info.n_labels:,}",
         "size": f"{info.n_bytes:,} bytes, format {info.format}, tagstream {info.tagstream}",
         **{f"  {key}": str(value) for key, value in info.params.items()},
+        **{f"  features: {key}": str(value) for key, value in features.items()},
     }
-    if hashing and hashing["n_features"] == info.n_features:
-        rows |= {f"  hashing {key}": str(value) for key, value in hashing.items()}
     facts = new_table("what", "value")
     for key, value in rows.items():
         facts.add_row(key, value)
     for name, position in sources.items():
         facts.add_row("read", f"{position['records']:,} records of {name}")
     put_table(facts, model)
-    known = new_table("label", "Kept")
-    order = [*range(len(names))]
-    if counts is not None:
-        order.sort(key=lambda j: -counts[j])
-    for j in order[:MOST_LABELS]:
-        known.add_row(str(names[j]), "" if counts is None else f"{counts[j]:,}")
-    put_table(known, "labels")
-    if len(names) > MOST_LABELS:
-        put(f"and {len(names) - MOST_LABELS:,} more; --json lists all\n")
+    put_tags(names, counts, MOST_LABELS)
+
+
+def put_tags(names: list[Any], counts: dict[Any, int], most: int | None = None) -> None:
+    """Print tags and how many stored items have them, the most frequent first."""
+    known = new_table("tag", *(["Items"] if counts else []))
+    order = sorted(names, key=lambda name: -counts.get(name, 0))
+    for name in order[:most]:
+        known.add_row(str(name), *([f"{counts[name]:,}"] if counts else []))
+    put_table(known)
+    if most is not None and len(names) > most:
+        put(f"and {len(names) - most:,} more; tagstream tags lists all\n")

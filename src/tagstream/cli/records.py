@@ -1,11 +1,14 @@
-"""Reading DATA: files, standard input and data sets by name, as chunks of records."""
+"""Where DATA is and how it is read: files, pipes, standard input, data sets by name."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,59 +17,20 @@ import typer
 from tagstream.cli.output import Bar, Failed
 
 if TYPE_CHECKING:
-    from tagstream.data import Batch, Dataset, Tally
+    from tagstream.data import Batch, Dataset, Format, Tally
+    from tagstream.tagger import Tagger
 
 FORMATS = ("arff", "csv", "tsv", "jsonl", "libsvm", "lines", "parquet")
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some consecutive records, whatever file they came from."""
-
-    X: Any
-    Y: Any  # label sets (None: nothing known), or an indicator with NaN where not known
-    classes: Sequence[str] | None  # the columns of the indicator; names the file declares
-    ids: Sequence[Any] | None
-    features: Sequence[str] | None
-
-    def __len__(self) -> int:
-        return int(self.X.shape[0])
-
-    def take(self, rows: Sequence[int]) -> Chunk:
-        """Return some of the records."""
-        Y = [self.Y[i] for i in rows] if isinstance(self.Y, list) else self.Y[rows]
-        ids = None if self.ids is None else [self.ids[i] for i in rows]
-        return replace(self, X=self.X[rows], Y=Y, ids=ids)
-
-    def labelled(self) -> Chunk:
-        """Return the records of which at least one label is known."""
-        if isinstance(self.Y, list):
-            some = [i for i, labels in enumerate(self.Y) if labels is not None]
-        else:
-            some = (self.Y == self.Y).any(axis=1).nonzero()[0].tolist()
-        return self if len(some) == len(self) else self.take(some)
-
-
-def to_chunk(part: Batch | Dataset, hashing: dict[str, Any] | None = None) -> Chunk:
-    """Return what a reader gave as a chunk; texts and mappings are hashed."""
-    from tagstream.data import Dataset, Hashing
-    from tagstream.data.dataset import collect
-
-    if isinstance(part, Dataset):
-        return Chunk(part.X, part.Y, part.label_names, part.ids, part.feature_names)
-    if isinstance(part.items, list):
-        part = replace(part, items=Hashing(**hashing or {}).rows(part.items))
-    if part.unknown:
-        return to_chunk(collect([part], path="", name=""))
-    return Chunk(part.items, part.label_sets, part.label_names, part.ids, part.feature_names)
-
-
-def skip(chunks: Iterator[Chunk], n: int) -> Iterator[Chunk]:
-    """Leave out the first ``n`` records."""
-    for chunk in chunks:
-        if n < len(chunk):
-            yield chunk if n == 0 else chunk.take(range(n, len(chunk)))
-        n = max(n - len(chunk), 0)
+# What is said on the command line, and what a model remembers, about reading.
+OPTIONS = {
+    "labels": "--labels",
+    "sep": "--sep",
+    "text": "--text",
+    "ids": "--ids",
+    "delimiter": "--delimiter",
+    "missing": "--missing",
+    "n_features": "--features",
+}
 
 
 def name_of(data: str) -> str:
@@ -74,22 +38,17 @@ def name_of(data: str) -> str:
     return "<stdin>" if data == "-" else data
 
 
-def check_features(chunk: Chunk, model: Any, extra: dict[str, Any], data: str) -> None:
-    """Refuse columns that are not those the model has learnt."""
-    n, width, where = getattr(model, "n_features_in_", None), chunk.X.shape[1], name_of(data)
-    if n not in (None, width):
-        raise Failed(f"{where}: must have {n} features as the model has learnt, got {width}")
-    names = zip(chunk.features or (), extra.get("features") or (), strict=False)
-    for j, (got, want) in enumerate(names):
-        if got != want:
-            raise Failed(f"{where}: feature {j} must be {want!r} as the model learnt, got {got!r}")
-
-
 def is_data_set(data: str) -> bool:
     """Tell whether DATA is the name of a benchmark data set; a file of that name comes first."""
     from tagstream.data import DATASETS
 
     return data.lower() in DATASETS and not Path(data).is_file()
+
+
+def is_stream(data: str) -> bool:
+    """Tell whether DATA can be read only once: standard input, or a pipe."""
+    path = Path(data)
+    return data == "-" or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def download(data: str, quiet: bool = False) -> None:
@@ -119,150 +78,236 @@ def format_of(path: str, said: str | None, option: str = "--format") -> str:
         raise Failed(f"{path}: the ending does not tell the format; say it with {option}") from None
 
 
+def cut(batch: Batch, first: int, last: int | None = None) -> Batch:
+    """Return the records from ``first`` to before ``last``."""
+    part = slice(first, last)
+    return replace(
+        batch,
+        items=batch.items[part],
+        label_sets=batch.label_sets[part],
+        unknown=None if batch.unknown is None else batch.unknown[part],
+        ids=None if batch.ids is None else batch.ids[part],
+    )
+
+
+def check_columns(batch: Batch, tagger: Tagger, data: str) -> None:
+    """Refuse records of another kind than those that were learnt, and columns in another order."""
+    makes = tagger.featurizer
+    is_table = not isinstance(batch.items, list)
+    if makes is None:
+        return
+    if is_table != (makes.name == "columns"):
+        kind = "rows of numbers" if is_table else "texts or named values"
+        other = "rows of numbers" if not is_table else "texts or named values"
+        raise Failed(f"{name_of(data)}: must hold {other} as the model has learnt, got {kind}")
+    if not is_table:
+        return
+    n, width = makes.n_features, batch.items.shape[1]  # type: ignore[attr-defined, union-attr]
+    if n != width:
+        raise Failed(f"{name_of(data)}: must have {n} features as the model learnt, got {width}")
+    names = zip(batch.feature_names or (), getattr(makes, "names", None) or (), strict=False)
+    for j, (got, want) in enumerate(names):
+        if got != want:
+            raise Failed(
+                f"{name_of(data)}: feature {j} must be {want!r} as the model learnt, got {got!r}"
+            )
+
+
+def check_saved(saved: Any) -> bool:
+    """Tell whether what a model remembers about reading makes sense."""
+    if not isinstance(saved, dict):
+        return False
+    for key, value in saved.items():
+        if key == "labels":
+            names = value if isinstance(value, list) else [value]
+            is_number = type(value) is int
+            if not is_number and not all(isinstance(name, str) for name in names):
+                return False
+        elif key == "missing":
+            if type(value) not in (int, float):
+                return False
+        elif not isinstance(value, str) or (key == "usual" and value not in FORMATS):
+            return False
+    return True
+
+
 @dataclass(frozen=True)
 class Reading:
-    """How records are read; what is not said is taken from the model or found out."""
+    """How records are read: what was said, and else what the model remembers."""
 
     format: str | None = None
     labels: Any = None
     sep: str | None = None
     text: str | None = None
     ids: str | None = None
+    delimiter: str | None = None
     missing: float | None = None
-    hashing: dict[str, Any] = field(default_factory=dict)
-    usual: str | None = None  # the format of what was learnt before, for standard input
+    n_features: int | None = None
+    saved: dict[str, Any] = field(default_factory=dict)
 
-    def merged(self, saved: dict[str, Any]) -> Reading:
-        """Return this with saved values in the place of what was not said."""
-        known = {f.name for f in fields(self)}
-        unsaid = {key for key in known & set(saved) if getattr(self, key) in (None, {})}
-        return replace(self, **{key: saved[key] for key in unsaid})
-
-    def to_save(self, data: str, part: Chunk) -> dict[str, Any]:
-        """Return what a later command must know to read the same kind of data."""
-        if is_data_set(data):
-            return {"usual": "arff", "labels": list(part.classes or ())}
-        kind = self.kind(data)
-        if kind in ("libsvm", "lines"):
-            return {"usual": kind}
-        labels = self.labels if part.classes is None else list(part.classes)
-        said = {"sep": self.sep, "text": self.text, "ids": self.ids, "missing": self.missing}
-        kept = {"usual": kind, "labels": labels, **said}
-        return {key: value for key, value in kept.items() if value is not None}
+    def after(self, saved: dict[str, Any], **more: Any) -> Reading:
+        """Return this with what a model remembers."""
+        return replace(self, saved={**saved, **more})
 
     def kind(self, data: str) -> str:
-        """Return the format of the file DATA."""
-        usual = (self.usual or "jsonl") if data == "-" else None
+        """Return the format of DATA."""
+        if is_data_set(data):
+            return "arff"
+        usual = self.saved.get("usual", "jsonl") if is_stream(data) else None
         return format_of(data, self.format or usual)
 
-    def chunks(
-        self,
-        data: str,
-        size: int,
-        n_features: int | None = None,
-        optional: bool = False,
-        tally: Tally | None = None,
-    ) -> Iterator[Chunk]:
+    def to_save(self, data: str, batch: Batch) -> dict[str, Any]:
+        """Return what a later command must know to read the same kind of data."""
+        kind = self.kind(data)
+        kept = {"usual": kind}
+        if is_data_set(data):
+            kept["labels"] = list(batch.label_names or ())  # type: ignore[assignment]
+        elif kind not in ("libsvm", "lines"):
+            kept |= self._options(kind)
+            if batch.label_names is not None:
+                kept["labels"] = list(batch.label_names)  # type: ignore[assignment]
+        kept.pop("n_features", None)
+        return kept
+
+    def batches(
+        self, data: str, size: int, *, tally: Tally | None = None, to_predict: bool = False
+    ) -> Iterator[Batch]:
         """Read DATA, through ``tally`` if there is one.
 
-        With ``optional``, a CSV file may lack the columns of labels and identifiers.
+        To predict, records need no labels and no identifiers, whatever the model remembers.
         """
+        for part in self._parts(data, size, tally, to_predict):
+            batch = part if hasattr(part, "items") else part.as_batch()
+            self._check_values(batch, data)
+            yield batch
+
+    def _parts(self, data: str, size: int, tally: Tally | None, to_predict: bool) -> Iterator[Any]:
+        from tagstream.data import FORMATS, Tally, load
+
         if is_data_set(data):
-            whole = to_chunk(self.whole(data))
-            for start in range(0, len(whole), size):
-                yield whole.take(range(start, min(start + size, len(whole))))
+            whole = load(data, missing=self.missing).as_batch()
+            for first in range(0, len(whole), size):
+                yield cut(whole, first, first + size)
             return
-        from tagstream.data import Tally
-
+        if data == "-" and sys.stdin is None:
+            raise Failed("standard input must be open to be read, got it closed")
+        kind = self.kind(data)
+        entry = FORMATS[kind]
+        if not entry.is_stream:
+            if is_stream(data):
+                raise Failed(f"{name_of(data)}: {kind} must be a file, got a pipe")
+            yield from entry.reader(data, chunk=size, **self._options(kind, to_predict=to_predict))
+            return
         with contextlib.closing(tally or Tally(data)) as source:
-            for part in self._parts(source, self.kind(data), data, size, n_features, optional):
-                yield to_chunk(part, self.hashing)
+            options = self._options(kind, source, to_predict)
+            yield from entry.reader(source, chunk=size, **options)
 
-    def whole(self, data: str) -> Dataset:
-        """Read DATA to its end."""
-        from tagstream.data import Hashing, load
+    def whole(self, data: str, featurizer: Any = None) -> Dataset:
+        """Read DATA to its end, as rows of numbers."""
+        from tagstream.data import load
         from tagstream.data.dataset import collect, concatenate
+        from tagstream.data.formats import FORMATS
 
         if is_data_set(data):
-            return load(data, missing=self._fill)
-        kind = self.kind(data)
-        name = "stdin" if data == "-" else Path(data).name
-        parts = self._opened(data)
-        if kind == "arff":
+            return load(data, missing=self.missing)
+        parts = self._parts(data, 1024, None, False)
+        first = next(parts, None)
+        parts = parts if first is None else chain([first], parts)
+        if hasattr(first, "X"):
             return concatenate(parts, path=name_of(data))
-        return collect(
-            parts,
-            path=name_of(data),
-            name=name,
-            numeric=kind == "libsvm",
-            featurizer=Hashing(**self.hashing),
-        )
+        numeric = FORMATS[self.kind(data)].has_numbered_labels
+        name = name_of(data)
+        return collect(parts, path=name, name=name, numeric=numeric, featurizer=featurizer)
 
     def records(self, data: str) -> Dataset | Batch:
         """Read DATA to its end; texts and mappings stay what they are."""
-        from tagstream.data import load
         from tagstream.data.dataset import join
 
-        if is_data_set(data):
-            return load(data, missing=self._fill)
         if self.kind(data) in ("arff", "libsvm"):
             return self.whole(data)
-        return join(self._opened(data), path=name_of(data))
+        return join(self._parts(data, 1024, None, False), path=name_of(data))
 
-    def _opened(self, data: str) -> Iterator[Any]:
-        from tagstream.data import Tally
+    def width(self, data: str) -> int:
+        """Return the number of features of a LIBSVM file."""
+        width = 1
+        for batch in self.batches(data, 1024):
+            width = int(batch.items.shape[1])  # type: ignore[union-attr]
+            if batch.label_names is not None:  # there is a header, which says it
+                break
+        return width
 
-        with contextlib.closing(Tally(data)) as source:
-            yield from self._parts(source, self.kind(data), data, 1024)
+    # ------------------------------------------------------------------ options of a reader
+    def _options(
+        self, kind: str, source: Tally | None = None, to_predict: bool = False
+    ) -> dict[str, Any]:
+        """Return the options for the reader of a format."""
+        from tagstream.data import FORMATS
 
-    def width(self, path: str) -> int:
-        """Return the number of features of a file."""
-        return max((int(chunk.X.shape[1]) for chunk in self.chunks(path, 1024)), default=1)
+        entry = FORMATS[kind]
+        found: dict[str, Any] = {}
+        for name, option in OPTIONS.items():
+            said, usual = getattr(self, name), self.saved.get(name)
+            if said is not None and name not in entry.options:
+                raise typer.BadParameter(f"{option} must not be given for {kind}: it has no such")
+            if name in entry.options and (said is not None or usual is not None):
+                found[name] = usual if said is None else said
+        has_fields = kind in ("jsonl", "parquet")
+        labels = found.get("labels")
+        if has_fields and labels is not None and not isinstance(labels, str):
+            if self.labels is not None:
+                raise typer.BadParameter(
+                    f"--labels must be the name of one field for {kind}, got {labels!r}"
+                )
+            del found["labels"]
+        if kind == "arff" and isinstance(labels, str):
+            found["labels"] = [labels]
+        if to_predict and source is not None and kind in ("csv", "tsv", "jsonl"):
+            found = self._present(found, _fields(entry, source, found.get("delimiter")))
+        if to_predict and has_fields:
+            found["labels"] = False
+            found.pop("sep", None)
+        if found.get("sep") is not None and not isinstance(found.get("labels"), str):
+            if self.sep is not None and not (has_fields or to_predict):
+                raise typer.BadParameter("--sep must come with --labels, the column of tags")
+            if not has_fields:
+                del found["sep"]
+        return found
 
-    @property
-    def _fill(self) -> float:
-        return float("nan") if self.missing is None else self.missing
+    def _present(self, options: dict[str, Any], fields: list[str]) -> dict[str, Any]:
+        """Leave out what the model remembers and records to be predicted do not have."""
+        found = {**options}
+        for name in ("text", "ids"):
+            if getattr(self, name) is None and found.get(name) not in (None, *fields):
+                del found[name]
+        if self.labels is None and "labels" in found and not isinstance(found["labels"], int):
+            labels = found.pop("labels")
+            here = [name for name in ([labels] if isinstance(labels, str) else labels)
+                    if name in fields]  # fmt: skip
+            if here:
+                found["labels"] = labels if isinstance(labels, str) else here
+        return found
 
-    def _parts(
-        self,
-        source: Tally,
-        kind: str,
-        path: str,
-        size: int,
-        n_features: int | None = None,
-        optional: bool = False,
-    ) -> Iterator[Any]:
-        """Read a source as the reader of its format gives it."""
-        from tagstream import data
+    def _check_values(self, batch: Batch, data: str) -> None:
+        if isinstance(batch.items, list):
+            return
+        values: Any = batch.items.data if hasattr(batch.items, "indptr") else batch.items
+        if (values != values).any():
+            raise Failed(
+                f"{name_of(data)}: must have no missing values, got some; "
+                "fill them with --missing VALUE"
+            )
 
-        labels: Any = [self.labels] if isinstance(self.labels, str) else self.labels
-        if kind in ("csv", "tsv"):
-            columns = {"labels": self.labels, "sep": self.sep, "ids": self.ids}
-            columns = self._present(source) if optional else columns
-            options = {"text": self.text, "missing": self._fill, **columns}
-        elif kind == "arff":
-            options = {"labels": labels, "missing": self._fill}
-        elif kind == "libsvm":
-            options = {"n_features": n_features}
-        elif kind == "lines":
-            options = {}
-        else:
-            field = self.labels if isinstance(self.labels, str) else None
-            fields = {"labels": field, "sep": self.sep, "ids": self.ids}
-            options = {"text": self.text, **({"labels": False} if optional else fields)}
-        entry = data.FORMATS[kind]
-        return entry.reader(source if entry.is_stream else path, chunk=size, **options)
 
-    def _present(self, source: Tally) -> dict[str, Any]:
-        """Return which columns of labels and identifiers a CSV file has."""
-        from tagstream.data.tabular import find_delimiter
+def _fields(entry: Format, source: Tally, delimiter: str | None) -> list[str]:
+    """Return the names of the columns, or of the fields of the first record."""
+    from tagstream.data.tabular import find_delimiter
 
-        line = source.first_line().decode("utf-8-sig", "replace")
-        names = next(csv.reader([line], delimiter=find_delimiter(line)), [])
-        header = [name.strip() for name in names]
-        asked = [self.labels] if isinstance(self.labels, str) else self.labels
-        found = [name for name in asked if name in header] if isinstance(asked, list) else []
-        ids = self.ids if self.ids in header else None
-        if not found:
-            return {"ids": ids}
-        return {"labels": found[0] if self.sep else found, "sep": self.sep, "ids": ids}
+    line = source.first_line().decode("utf-8-sig", "replace")
+    if entry.name != "jsonl":
+        delimiter = "\t" if entry.name == "tsv" else delimiter or find_delimiter(line)
+        return [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return []  # the reader will say what is wrong
+    return [*record] if isinstance(record, dict) else []

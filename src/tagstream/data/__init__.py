@@ -18,7 +18,7 @@ from tagstream.data.registry import (
     load,
     present,
 )
-from tagstream.data.synthetic import make_stream
+from tagstream.data.synthetic import make_stream, posts
 from tagstream.data.tabular import iter_csv, iter_lines
 from tagstream.data.writers import write_arff, write_csv, write_jsonl, write_libsvm
 from tagstream.text import Hashing
@@ -45,6 +45,7 @@ __all__ = [
     "iter_records",
     "load",
     "make_stream",
+    "posts",
     "present",
     "read_labels_xml",
     "write_arff",

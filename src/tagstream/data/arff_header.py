@@ -323,6 +323,6 @@ def _meka_count(header: Header, lines: Lines) -> int:
     if found is None or _MOVED.search(header.relation):
         raise lines.error(
             "must say which attributes are labels: put a MULAN XML beside the file, "
-            "write -C n into the relation's name, or pass labels="
+            "write -C n into the relation's name, or say labels (--labels)"
         )
     return int(found[1])

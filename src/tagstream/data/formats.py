@@ -105,7 +105,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
         if ending in entry.endings:
             return name
     raise ValueError(
-        f"the ending of {str(path)!r} must tell its format, got {ending!r}; say format"
+        f"the ending of {str(path)!r} must tell its format, got {ending!r}; say format (--format)"
     )
 
 

@@ -205,7 +205,11 @@ class _Reader:
 
     def _error(self, text: bytes, number: int) -> DataError:
         found = short(text.decode("utf-8").strip())
-        hint = "; if these are texts, say format lines" if text.strip()[:1].isalpha() else ""
+        hint = (
+            "; if these are texts, say format='lines' (--format lines)"
+            if text.strip()[:1].isalpha()
+            else ""
+        )
         return self.lines.error(
             "a record must be 'label,label index:value ...' in finite numbers, "
             f"got {found!r}{hint}",

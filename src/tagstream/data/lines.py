@@ -14,7 +14,7 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice, takewhile
 from typing import IO, Any, TypeAlias
@@ -175,6 +175,14 @@ class Tally:
     ----------
     source : str, path, or binary file object
         Unpacked like every source; what counts is what comes out.
+    position : mapping, optional
+        What `so_far` told of a source before: `matches` tells whether this one begins with it.
+
+    Attributes
+    ----------
+    matches : bool
+        Whether the lines given so far begin with those of ``position``.  The last of them may have
+        got the line end that it lacked; it must not have grown.
 
     Examples
     --------
@@ -183,10 +191,20 @@ class Tally:
     [b'one\\n', b'two\\n']
     >>> tally.n_bytes
     8
+    >>> again = Tally(io.BytesIO(b"one\\ntwo\\nthree\\n"), tally.so_far())
+    >>> before, _, after = again.matches, Lines(again).take(2), again.matches
+    >>> before, after
+    (False, True)
     """
 
-    def __init__(self, source: str | os.PathLike[str] | IO[bytes]) -> None:
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | IO[bytes],
+        position: Mapping[str, Any] | None = None,
+    ) -> None:
         self._file, self.name, self._close = _open(source)
+        self._position: Mapping[str, Any] = position or {"bytes": 0, "sha256": ""}
+        self.matches = self._position["bytes"] == 0
         self._first: bytes | None = None
         self._unfinished: list[bytes] = []
         self._digest = hashlib.sha256()
@@ -201,11 +219,18 @@ class Tally:
             piece, self._first = self._first[:cut], self._first[cut:] or None
         self._unfinished.append(piece)
         if piece.endswith(b"\n") or len(piece) != limit:
-            for part in self._unfinished:
-                self._digest.update(part)
-                self.n_bytes += len(part)
+            self._count(b"".join(self._unfinished))
             self._unfinished.clear()
         return piece
+
+    def _count(self, line: bytes) -> None:
+        left = self._position["bytes"] - self.n_bytes
+        if 0 < left <= len(line) and line[left:] in (b"", b"\n", b"\r\n"):
+            digest = self._digest.copy()
+            digest.update(line[:left])
+            self.matches = digest.hexdigest() == self._position["sha256"]
+        self._digest.update(line)
+        self.n_bytes += len(line)
 
     def first_line(self) -> bytes:
         """Return the first line, at most 16 MiB of it, without using it up."""

@@ -317,7 +317,9 @@ class _RecordReader:
         elif isinstance(found, list) and all(isinstance(tag, str) for tag in found):
             tags = tuple(dict.fromkeys(read_tag(tag, self.fail, number) for tag in found))
         else:
-            several = "; if it holds several tags, say sep" if isinstance(found, str) else ""
+            several = (
+                "; if it holds several tags, say sep (--sep)" if isinstance(found, str) else ""
+            )
             raise self.fail(
                 f"{field} must be a list of strings, got {short(repr(found))}{several}", number
             )

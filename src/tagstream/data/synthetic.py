@@ -15,7 +15,9 @@ that finds z back, or a label space that knows the company labels keep, does bet
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from importlib import resources
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ from scipy.special import ndtri
 
 from tagstream.data.dataset import Dataset, Matrix
 
-__all__ = ["make_stream", "parents"]
+__all__ = ["make_stream", "parents", "posts"]
 
 _SCORE_NOISE = 0.25  # standard deviation, against scores of standard deviation 1
 _NUISANCE = 1.25  # standard deviation, against factors of standard deviation 1
@@ -163,3 +165,15 @@ def _exchange(Y: NDArray[np.bool_], probability: float, rng: np.random.Generator
 
 def _sparsify(X: NDArray[np.float64]) -> Matrix:
     return sp.csr_matrix(np.maximum(X - np.quantile(X, 1 - _KEPT), 0))
+
+
+def posts() -> list[dict[str, Any]]:
+    """Return 124 made-up posts of a town's message board, with tags, to try things out on.
+
+    Examples
+    --------
+    >>> posts()[0]
+    {'id': 'p1', 'text': 'Selling a workbench with a vice', 'y': ['repair', 'sale']}
+    """
+    text = resources.files("tagstream.data").joinpath("posts.jsonl").read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()]

@@ -15,6 +15,7 @@ all stored items are counted again among each other, an item not being its own n
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from tagstream.belief import Items
 from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
 from tagstream.fastmap import inputs_of
-from tagstream.labels import Labels, as_array
+from tagstream.labels import Labels
 from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
 
 __all__ = ["KNN"]
@@ -113,34 +114,29 @@ class KNN(NeighborClassifier):
             self._tables[0, 0, old:] = who
             self._counts = [np.pad(c, (0, q - old)) for c in self._counts]
 
-    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
-        rows = X.astype(np.float32, copy=False)
-        n, done = rows.shape[0], 0
-        while done < n:
-            size = min(n - done, self._store.block_size(BLOCK))
-            if self.vote == "map":
-                size = min(size, self._next_count - self.n_seen_ - done)
-            part = slice(done, done + size)
-            mine = Labels(labels.Y[part], None if labels.known is None else labels.known[part])
-            positions = len(self._store) + np.arange(size)
-            self._store.append(rows[part], mine, None if ids is None else ids[part])
-            lo = self._store.first_seen(positions)
-            if self._belief is not None:
-                ends = np.maximum(positions - self.lag, lo)
-                asked = self._belief.n_asked(self._store)
-                found = self._store.search_rows(rows[part], asked, lo, ends)[1]
-                items = Items(rows[part], found, None, inputs_of(None))
-                self._belief.learn(items, mine, self._store, self.n_seen_ + done)
-            if self.vote == "map":
-                asked = min(self.n_neighbors, len(self._store))
-                found = self._store.search_rows(rows[part], asked, lo, positions)[1]
-                self._enter(self._count(found), mine)
-            self._store.forget()
-            done += size
-            if self.vote == "map" and self.n_seen_ + done == self._next_count:
-                self._recount()
-                held = len(self._store)
-                self._next_count += max(held // 4, 1)
+    def _next_stop(self, seen: int) -> int:
+        return self._next_count if self.vote == "map" else sys.maxsize
+
+    def _stop(self, seen: int) -> None:
+        self._recount()
+        self._next_count += max(len(self._store) // 4, 1)
+
+    def _learn_block(
+        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+    ) -> None:
+        store = self._store
+        positions = len(store) + np.arange(rows.shape[0])
+        store.append(rows, labels, ids)
+        lo = store.first_seen(positions)
+        if self._belief is not None:
+            ends = np.maximum(positions - self.lag, lo)
+            found = store.search_rows(rows, self._belief.n_asked(store), lo, ends)[1]
+            items = Items(rows, found, None, inputs_of(None))
+            self._belief.learn(items, labels, store, seen)
+        if self.vote == "map":
+            asked = min(self.n_neighbors, len(store))
+            found = store.search_rows(rows, asked, lo, positions)[1]
+            self._enter(self._count(found), labels)
 
     def _locate(self, rows: Rows, k: int) -> Located:
         squares, found = self._store.search_rows(rows, k)
@@ -148,23 +144,15 @@ class KNN(NeighborClassifier):
 
     # ------------------------------------------------------------------ corrections
     def _relabel(self, position: int, labels: Labels) -> None:
-        old = self._store.relabel(position, labels)
-        if self._belief is not None:
-            row = self._store.take(slice(position, position + 1))
-            self._belief.relabel(Items(row, None, None, inputs_of(None)), old, labels)
+        super()._relabel(position, labels)
         self._count_again()
 
     def _forget(self, position: int) -> None:
-        old = self._store.remove(position)
-        if self._belief is not None:
-            self._belief.forget(position, old, self._store)
+        super()._forget(position)
         self._count_again()
 
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
-        self._store.map_labels(columns)
-        self.classes_ = as_array(names)
-        if self._belief is not None:
-            self._belief.keep(columns, self._store)
+        super()._change_labels(columns, names)
         if self.vote == "map":
             self._tables = np.zeros((*self._tables.shape[:2], len(names)), np.int64)
         self._count_again()

@@ -15,7 +15,7 @@ from tagstream.belief import PARTS, Belief, Items, Reasons
 from tagstream.checks import Rows, check_choice, check_number
 from tagstream.decision import check_rule, decide
 from tagstream.examples import count_labels
-from tagstream.labels import Labels, read_labels
+from tagstream.labels import Labels, as_array, read_labels
 from tagstream.memory import LocalStore, Store
 
 if TYPE_CHECKING:
@@ -142,7 +142,10 @@ class NeighborClassifier(StreamClassifier):
         if (self._belief is None) != (state is None):
             raise ValueError("there must be a head if and only if it is asked for")
         if self._belief is not None:
-            self._belief.load(state, len(self.classes_), self._store, wide=wide, width=width)
+            self._belief.load(
+                state, len(self.classes_), self._store,
+                wide=wide, width=width, n_seen=self.n_seen_,
+            )  # fmt: skip
 
     def _load_store(self, state: Any) -> Store:
         """Return the stored examples that a file holds."""
@@ -184,6 +187,36 @@ class NeighborClassifier(StreamClassifier):
     def _to_weigh(self, located: Located) -> Items:
         """Return items as the head is to see them."""
         return located.items
+
+    # ------------------------------------------------------------------ learning
+    def _next_stop(self, seen: int) -> int:
+        """Return the count of examples, above ``seen``, at which a block has to end."""
+        raise NotImplementedError
+
+    def _stop(self, seen: int) -> None:
+        """Do what is to be done when so many examples are learnt."""
+        raise NotImplementedError
+
+    def _learn_block(
+        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+    ) -> None:
+        """Learn some rows of single precision, ``seen`` examples having been learnt before."""
+        raise NotImplementedError
+
+    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
+        rows = X.astype(np.float32, copy=False)
+        n, seen, done = rows.shape[0], self.n_seen_, 0
+        while done < n:
+            stop = self._next_stop(seen)
+            size = min(n - done, stop - seen, self._store.block_size(BLOCK))
+            part = slice(done, done + size)
+            known = None if labels.known is None else labels.known[part]
+            named = None if ids is None else ids[part]
+            self._learn_block(rows[part], Labels(labels.Y[part], known), named, seen)
+            self._store.forget()
+            done, seen = done + size, seen + size
+            if seen == stop:
+                self._stop(seen)
 
     # ------------------------------------------------------------------ corrections
     def item(self, id: Hashable) -> tuple[Rows, set[Hashable]]:
@@ -280,19 +313,35 @@ class NeighborClassifier(StreamClassifier):
 
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
         """Make label j the union of the old ``columns[j]``, and call it ``names[j]``."""
-        raise NotImplementedError
+        self._store.map_labels(columns)
+        self.classes_ = as_array(names)
+        if self._belief is not None:
+            self._belief.keep(columns, self._store)
 
     def _relabel(self, position: int, labels: Labels) -> None:
-        raise NotImplementedError
+        """Give the item at a position other labels."""
+        old = self._store.relabel(position, labels)
+        if self._belief is not None:
+            row = self._store.take(slice(position, position + 1))
+            self._belief.relabel(self._locate(row, 1).items, old, labels)
 
     def _forget(self, position: int) -> None:
-        raise NotImplementedError
+        """Take the item at a position out."""
+        old = self._store.remove(position)
+        if self._belief is not None:
+            self._belief.forget(position, old, self._store)
 
     # ------------------------------------------------------------------ what is stored
     @property
     def n_stored_(self) -> int:
         """How many items are stored."""
         return len(self._store)
+
+    @property
+    def ids_(self) -> list[Hashable]:
+        """The names of the stored items, oldest first."""
+        with self._lock:
+            return self._store.ids(np.arange(len(self._store)))
 
     @property
     def label_counts_(self) -> npt.NDArray[np.int64]:

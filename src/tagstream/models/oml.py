@@ -11,8 +11,7 @@ matter.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from tagstream import convex, projection
 from tagstream.belief import Items
-from tagstream.checks import Rows, blas_threads, check_choice, check_number, expect_keys
-from tagstream.fastmap import Inputs, inputs_of
-from tagstream.labels import Labels, as_array
-from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
-from tagstream.schedule import FIRST_FIT, is_full, next_choice, next_fit
+from tagstream.checks import Rows, check_choice, check_number, expect_keys
+from tagstream.embedding import STATE, Embedding
+from tagstream.fastmap import inputs_of
+from tagstream.labels import Labels
+from tagstream.models.neighbors import Located, NeighborClassifier
 from tagstream.space import ConvexSpace, Space
 
 if TYPE_CHECKING:
@@ -37,28 +36,10 @@ __all__ = ["OML"]
 
 SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
-# Numbers of a lift that a few bytes of a file may ask for: it is as wide as sparse rows are.
-LARGEST_LIFT = 2**28
 
-
-class Embedded(NamedTuple):
-    """Items in label space and their codes."""
-
-    Z: npt.NDArray[np.float64]  # (m, q)
-    codes: npt.NDArray[np.float32]  # (m, d)
-    inputs: Inputs  # the rows as P takes them
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """From rows to codes; a store may send it to where its rows are."""
-
-    project: projection.Projection
-    space: Space
-
-    def __call__(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """Return the codes of rows, (n, d)."""
-        return self.space.encode(self.project(rows))
+def _of_space(name: str, doc: str) -> Any:
+    """Return an attribute of the metric space as one of the learner."""
+    return property(lambda self: getattr(self._embedding.space, name), doc=doc)
 
 
 class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier):  # type: ignore[misc]
@@ -87,12 +68,12 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         Keep only that many examples; P, votes and choices then follow the window.
     decide : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
         From scores to labels, see :func:`tagstream.decision.decide`: half-way between the two
-        that follow; for the highest F1; for the lowest Hamming loss; the so many highest scores;
-        or the score from which a label is predicted.
+        that follow; for the highest F1; for the lowest Hamming loss; the one, two, … highest
+        scores; or the score from which a label is predicted.
     head : bool
         Weigh votes, regression, priors, recent labels and near copies by an online logistic model
-        whose probabilities are the scores; it learns from every example and every correction at
-        once (:mod:`tagstream.belief`).  Without it the share of the votes is the score.
+        whose probabilities are the scores (:mod:`tagstream.belief`); it learns from every example,
+        and a correction holds at once.  Without it the share of the votes is the score.
     lag : int
         How many items late labels come, for the head.
     store : optional
@@ -104,20 +85,17 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     ----------
     P_ : array of shape (p, q), or (D, q) behind a lift of D features
     V_ : array of shape (q, d)
-    n_updates_, n_degenerate_ : int
-        Rounds in which V moved, and in which it could not although labels differed or the loss
-        was positive (see ``docs/math.md``).
-    cumulative_loss_, loss_, step_ : float
-        Sum of all losses; loss and step of the last round.
+    n_updates_, n_degenerate_, cumulative_loss_, loss_, step_
+        Of the rounds: how many moved V, how many could not although labels differed or there was
+        a loss; the sum of losses; loss and step of the last one.
     squared_loss_, bound_ : float
         Of ``step="convex"``: Σ l_t², and what it can be at most.
 
     Examples
     --------
     >>> from tagstream.data import make_stream
-    >>> stream = make_stream(600, seed=0)
-    >>> model = OML(random_state=0).partial_fit(stream.X[:500], stream.Y[:500])
-    >>> bool((model.predict(stream.X[500:]) == stream.Y[500:]).mean() > 0.8)
+    >>> X, Y = (stream := make_stream(600, seed=0)).X, stream.Y
+    >>> bool((OML(random_state=0).fit(X[:500], Y[:500]).predict(X[500:]) == Y[500:]).mean() > 0.8)
     True
     """
 
@@ -164,165 +142,83 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         check_choice("lift", self.lift, ("auto", *projection.LIFTS))
 
     def _start(self) -> None:
-        self._seed = int(check_random_state(self.random_state).randint(2**31))
+        seed = int(check_random_state(self.random_state).randint(2**31))
         self._store, self._belief = self._open_store(), self._new_belief()
-        self._space = SPACES[self.step](self.n_components)
-        self._projection: projection.Projection | None = None
-        self._choice: projection.Choice | None = None
-        self._next_fit = self._next_choice = FIRST_FIT
-        self._asked: tuple[int, Rows, Embedded] | None = None
+        self._embedding = Embedding(SPACES[self.step](self.n_components), seed)
 
     def _grow(self, q: int) -> None:
         self._store.grow(q)
-        self._space.grow(q)
-        self._store.widen_codes(self._space.d)
-        self._asked = None
+        self._embedding.grow(q, self._store)
         if self._belief is not None:
             self._belief.grow(q)
-        if self._projection is not None:
-            self._projection = self._projection.grown(q)
 
     # ------------------------------------------------------------------ learning
-    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
-        rows = X.astype(np.float32, copy=False)
-        n, seen, done = rows.shape[0], self.n_seen_, 0
-        while done < n:
-            size = min(n - done, self._next_fit - seen, self._store.block_size(BLOCK))
-            part = slice(done, done + size)
-            self._learn_block(
-                rows[part],
-                Labels(labels.Y[part], None if labels.known is None else labels.known[part]),
-                None if ids is None else ids[part],
-                seen,
-            )
-            done, seen = done + size, seen + size
-            if seen == self._next_fit:
-                self._renew(seen)
+    def _next_stop(self, seen: int) -> int:
+        return self._embedding.next_fit
 
     def _learn_block(
         self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
     ) -> None:
         store, belief = self._store, self._belief
         items = Items(rows, None, None, inputs_of(None))
-        if self._projection is None:
+        if self._embedding.projection is None:
             store.append(rows, labels, ids)
         else:
-            made = self._embed(rows)
+            made = self._embedding(rows)
             positions = len(store) + np.arange(rows.shape[0])
             store.append(rows, labels, ids, made.codes)
             lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
             found = store.search_codes(made.codes, k, lo, positions)[1]
             nearest = found[:, 0]
             theirs = store.labels(np.maximum(nearest, 0))
-            self._space.play(made.Z, labels, theirs, nearest < 0, step_max=self.step_max)
+            self._embedding.space.play(made.Z, labels, theirs, nearest < 0, step_max=self.step_max)
             if belief is not None and self.lag:
                 ends = np.maximum(positions - self.lag, lo)
                 found = store.search_codes(made.codes, k, lo, ends)[1]
             items = Items(rows, found, made.Z, made.inputs)
         if belief is not None:
             belief.learn(items, labels, store, seen)
-        store.forget()
 
-    def _renew(self, t: int) -> None:
-        """Fit P again, with what is chosen for it, and make the stored codes anew."""
-        self._next_fit = next_fit(t, self.window)
-        if not len(self._store):  # all was forgotten
-            return
-        n, p = len(self._store), min(self.n_features_in_, projection.LIFT_SIZE)
-        with blas_threads(float(n) * p * p):
-            examples, full = self._store.examples(), is_full(t, self.window)
-            # In a full window fits must be cheap, and a quarter of it is enough to choose by.
-            half, quarter = (self.window or 0) // 2, (self.window or 0) // 4
-            lift_size = min(projection.LIFT_SIZE, max(100, half)) if full else projection.LIFT_SIZE
-            if self._choice is None or t >= self._next_choice:
-                sample = min(projection.SAMPLE, max(64, quarter)) if full else projection.SAMPLE
-                self._choice = projection.choose(
-                    examples, scale=self.scale, lift=self.lift, ridge=self.ridge,
-                    n_neighbors=self.n_neighbors, rule=self._vote_rule(), lift_size=lift_size,
-                    sample=sample, seed=self._seed,
-                )  # fmt: skip
-                self._next_choice = next_choice(t, self.window)
-                self._space.turn(examples)
-            self._projection, spread = projection.fit(
-                examples, self._choice, lift_size=lift_size, seed=self._seed,
-                start=self._projection,
-            )  # fmt: skip
-            if self._belief is not None:
-                self._belief.refit(spread, self._choice.ridge, self._store)
-            self._recode()
-
-    def _recode(self) -> None:
-        """Make the stored codes anew with the present V."""
-        assert self._projection is not None
-        self._space.renew()
-        self._store.encode(Encoder(self._projection, self._space.snapshot()))
-        self._asked = None
-
-    def _vote_rule(self) -> float:
-        """Return from which share of the votes on a label is counted when P is chosen."""
-        return 0.5 if isinstance(self.decide, str) else float(self.decide)
-
-    def _embed(self, rows: Rows) -> Embedded:
-        """Return items in label space and their codes; those of one item do not depend on others.
-
-        The last single item is remembered, since in a stream the item that is asked for is often
-        the next to be learnt.
-        """
-        asked = self._asked
-        if asked is not None and asked[0] == self._next_fit and _same(asked[1], rows):
-            return asked[2]
-        assert self._projection is not None
-        inputs = self._projection.inputs(rows)
-        Z = self._projection.apply(inputs)
-        made = Embedded(Z, self._space.encode(Z), inputs_of(inputs))
-        if rows.shape[0] == 1:
-            self._asked = self._next_fit, rows.copy(), made
-        return made
+    def _stop(self, seen: int) -> None:
+        """Fit P, and let the fast map begin anew from there."""
+        # From which share of the votes on a label is counted when P is chosen.
+        rule = 0.5 if isinstance(self.decide, str) else float(self.decide)
+        embedding = self._embedding
+        spread = embedding.renew(
+            seen, self._store, scale=self.scale, lift=self.lift, ridge=self.ridge,
+            n_neighbors=self.n_neighbors, rule=rule,
+        )  # fmt: skip
+        if self._belief is not None and spread is not None and embedding.choice is not None:
+            self._belief.refit(spread, embedding.choice.ridge, self._store)
 
     # ------------------------------------------------------------------ corrections
     def refit(self) -> Self:
         """Fit P now, on all that is stored, instead of at its next time."""
         with self._lock:
             check_is_fitted(self)
-            self._renew(self.n_seen_)
+            self._stop(self.n_seen_)
         return self
 
-    def _relabel(self, position: int, labels: Labels) -> None:
-        old = self._store.relabel(position, labels)
-        if self._belief is not None:
-            row = self._store.take(slice(position, position + 1))
-            self._belief.relabel(self._locate(row, 1).items, old, labels)
-
-    def _forget(self, position: int) -> None:
-        old = self._store.remove(position)
-        if self._belief is not None:
-            self._belief.forget(position, old, self._store)
-
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
-        self._store.map_labels(columns)
-        self._space.keep([c[0] for c in columns])
-        self.classes_ = as_array(names)
-        if self._belief is not None:
-            self._belief.keep(columns, self._store)
-        self._asked = None
-        if self._projection is not None:
-            self._projection = self._projection.kept([c[0] for c in columns])
-            self._recode()
-            self._renew(self.n_seen_)
+        super()._change_labels(columns, names)
+        self._embedding.keep([c[0] for c in columns], self._store)
+        if self._embedding.projection is not None:
+            self._stop(self.n_seen_)
 
     # ------------------------------------------------------------------ neighbours
     def _locate(self, rows: Rows, k: int) -> Located:
-        if self._projection is None:
+        if self._embedding.projection is None:
             squares, found = self._store.search_rows(rows, k)
             return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
-        made = self._embed(rows)
+        made = self._embedding(rows)
         squares, found = self._store.search_codes(made.codes, k)
         items = Items(rows, found, made.Z, made.inputs)
-        return Located(items, np.sqrt(squares) * self._space.scale)
+        return Located(items, np.sqrt(squares) * self._embedding.space.scale)
 
     def _to_weigh(self, located: Located) -> Items:
         # Before there is a metric the head looks for neighbours in scaled columns.
-        return located.items._replace(found=None) if self._projection is None else located.items
+        there = self._embedding.projection is not None
+        return located.items if there else located.items._replace(found=None)
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
         """Return the codes of the rows in the metric space, an array of shape (n, d).
@@ -332,103 +228,46 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         with self._lock:
             check_is_fitted(self)
             rows = self._check_query(X).astype(np.float32, copy=False)
-            if self._projection is None:
-                return np.zeros((rows.shape[0], self._space.d), np.float32)
-            return self._embed(rows).codes * np.float32(self._space.scale)
+            space = self._embedding.space
+            if self._embedding.projection is None:
+                return np.zeros((rows.shape[0], space.d), np.float32)
+            return self._embedding(rows).codes * np.float32(space.scale)
 
     # ------------------------------------------------------------------ state
     def _freeze(self, twin: OML) -> None:
-        twin._store, twin._space = self._store.snapshot(), self._space.snapshot()
+        twin._store, twin._embedding = self._store.snapshot(), self._embedding.snapshot()
         twin._belief = None if self._belief is None else self._belief.snapshot()
 
     def _dump(self) -> dict[str, Any]:
-        return {
-            "store": self._store.dump(),
-            "space": self._space.dump(),
-            "belief": None if self._belief is None else self._belief.dump(),
-            "projection": None if self._projection is None else self._projection.dump(),
-            "choice": None if self._choice is None else asdict(self._choice),
-            "seed": self._seed,
-            "next_fit": self._next_fit,
-            "next_choice": self._next_choice,
-        }
+        belief = None if self._belief is None else self._belief.dump()
+        return {"store": self._store.dump(), "belief": belief, **self._embedding.dump()}
 
     def _load(self, state: dict[str, Any]) -> None:
-        expect_keys(
-            "OML", state, "store", "space", "belief", "projection", "choice", "seed", "next_fit",
-            "next_choice",
-        )  # fmt: skip
-        if self._sparse and self.lift in projection.LIFTS[:2]:
-            size = self.n_features_in_ * projection.LIFT_SIZE
-            if size > LARGEST_LIFT:
-                raise ValueError(f"a lift must hold at most {LARGEST_LIFT} numbers, got {size}")
-        self._asked = None
+        expect_keys("OML", state, "store", "belief", *STATE)
         self._store = self._load_store(state["store"])
-        q, fitted = len(self.classes_), state["projection"] is not None
-        self._space = SPACES[self.step](self.n_components)
-        self._space.load(state["space"], q, encodes=fitted)
-        self._projection = None
-        if fitted:
-            self._projection = projection.Projection.load(
-                state["projection"], self.n_features_in_, q, self._sparse
-            )
-        d = self._space.d if fitted else None
-        if self._store.code_width != d:
-            raise ValueError(f"codes must have {d} columns, got {self._store.code_width}")
-        lift = None if self._projection is None else self._projection.lift
-        width = self.n_features_in_ if lift is None else len(lift.b)
-        self._load_belief(
-            state["belief"], wide=self._sparse and lift is None, width=width if fitted else 0
-        )
-        choice = state["choice"]
-        self._choice = None if choice is None else projection.Choice.load(choice)
-        if fitted and choice is None:
-            raise ValueError("a projection must come with its choice")
-        check_number("seed", state["seed"], kind=int, least=0, most=2.0**31)
-        self._seed = state["seed"]
-        for name in ("next_fit", "next_choice"):
-            check_number(name, state[name], kind=int, least=1, most=2.0**60)
-        self._next_fit, self._next_choice = state["next_fit"], state["next_choice"]
-        if self._next_fit <= self.n_seen_:
+        self._embedding = Embedding.load(
+            state, SPACES[self.step](self.n_components), self._store, lift=self.lift,
+            p=self.n_features_in_, q=len(self.classes_), sparse=self._sparse,
+        )  # fmt: skip
+        made = self._embedding.projection
+        wide = self._sparse and (made is None or made.lift is None)
+        self._load_belief(state["belief"], wide=wide, width=0 if made is None else made.n_inputs)
+        if self._embedding.next_fit <= self.n_seen_:
             raise ValueError(f"next_fit must lie after {self.n_seen_} examples")
 
     # ------------------------------------------------------------------ attributes
-    @property
-    def V_(self) -> npt.NDArray[np.float64]:
-        """The metric, (q, d)."""
-        return self._space.V
+    V_ = _of_space("V", "The metric, (q, d).")
+    n_updates_ = _of_space("n_updates", "Rounds in which V moved.")
+    n_degenerate_ = _of_space("n_degenerate", "Rounds in which V could not move; see the class.")
+    cumulative_loss_ = _of_space("cumulative_loss", "Sum of the losses of all rounds.")
+    loss_ = _of_space("loss", "Loss of the last round.")
+    step_ = _of_space("step", "Step of the last round.")
 
     @property
     def P_(self) -> npt.NDArray[np.floating[Any]]:
         """The projection, (p, q), or (D, q) behind a lift; zero before its first fit."""
-        if self._projection is None:
-            return np.zeros((self.n_features_in_, len(self.classes_)))
-        return self._projection.dense
-
-    @property
-    def n_updates_(self) -> int:
-        """Rounds in which V moved."""
-        return self._space.n_updates
-
-    @property
-    def n_degenerate_(self) -> int:
-        """Rounds in which V could not move although labels differed or the loss was positive."""
-        return self._space.n_degenerate
-
-    @property
-    def cumulative_loss_(self) -> float:
-        """Sum of the losses of all rounds."""
-        return self._space.cumulative_loss
-
-    @property
-    def loss_(self) -> float:
-        """Loss of the last round."""
-        return self._space.loss
-
-    @property
-    def step_(self) -> float:
-        """Step of the last round."""
-        return self._space.step
+        made = self._embedding.projection
+        return np.zeros((self.n_features_in_, len(self.classes_))) if made is None else made.dense
 
     @property
     def squared_loss_(self) -> float:
@@ -441,29 +280,19 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         return self._convex().bound(self.step_max)
 
     def _convex(self) -> ConvexSpace:
-        if not isinstance(self._space, ConvexSpace):
+        if not isinstance(self._embedding.space, ConvexSpace):
             raise AttributeError('there is a bound for step="convex" only')
-        return self._space
+        return self._embedding.space
 
     @property
     def nbytes_(self) -> int:
-        """Bytes of the stored examples and of P and V."""
-        made = 0 if self._projection is None else self._projection.nbytes
+        """Bytes of the stored examples and of all that was learnt."""
         belief = 0 if self._belief is None else self._belief.nbytes
-        return self._store.nbytes + self._space.nbytes + belief + made
+        return self._store.nbytes + self._embedding.nbytes + belief
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # codes are single precision
         return tags
 
-    @property
-    def _n_features_out(self) -> int:
-        return self._space.d
-
-
-def _same(a: Rows, b: Rows) -> bool:
-    """Tell whether two single rows are the same to the last bit."""
-    if isinstance(a, np.ndarray):
-        return bool(a.tobytes() == b.tobytes())
-    return bool(a.data.tobytes() == b.data.tobytes() and a.indices.tolist() == b.indices.tolist())
+    _n_features_out = _of_space("d", "Dimension of the metric space.")

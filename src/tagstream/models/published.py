@@ -9,6 +9,7 @@ works.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from tagstream.checks import Rows, check_choice, check_number, expect_keys
 from tagstream.fastmap import inputs_of
 from tagstream.labels import Labels
 from tagstream.memory import DenseRows
-from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
+from tagstream.models.neighbors import Located, NeighborClassifier
 from tagstream.space import Space
 
 __all__ = ["PublishedOML"]
@@ -131,24 +132,16 @@ class PublishedOML(NeighborClassifier):
         if self._projection is not None:
             self._projection = self._projection.grown(q)
 
-    def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
-        rows = X.astype(np.float32, copy=False)
-        n, seen, done = rows.shape[0], self.n_seen_, 0
-        while done < n:
-            size = min(n - done, self._store.block_size(BLOCK))
-            if seen < self.first_block:
-                size = min(size, self.first_block - seen)
-            part = slice(done, done + size)
-            known = None if labels.known is None else labels.known[part]
-            self._learn_block(
-                rows[part], Labels(labels.Y[part], known), None if ids is None else ids[part]
-            )
-            done, seen = done + size, seen + size
-            if seen == self.first_block:
-                self._projection = projection.first_block(self._store.examples())
-                self._space.settled = True
+    def _next_stop(self, seen: int) -> int:
+        return self.first_block if seen < self.first_block else sys.maxsize
 
-    def _learn_block(self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
+    def _stop(self, seen: int) -> None:
+        self._projection = projection.first_block(self._store.examples())
+        self._space.settled = True
+
+    def _learn_block(
+        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+    ) -> None:
         store = self._store
         positions = len(store) + np.arange(rows.shape[0])
         store.append(rows, labels, ids)
@@ -160,14 +153,10 @@ class PublishedOML(NeighborClassifier):
                 Z, labels, theirs, nearest < 0, step=self.step, linear=self.update == "linear",
                 step_min=self.step_min, step_max=self.step_max,
             )  # fmt: skip
-        store.forget()
 
     # ------------------------------------------------------------------ corrections
-    def _relabel(self, position: int, labels: Labels) -> None:
-        self._store.relabel(position, labels)
-
     def _forget(self, position: int) -> None:
-        self._store.remove(position)
+        super()._forget(position)
         self._coded = None
 
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:

@@ -18,6 +18,9 @@ there is shown.  Figures need matplotlib (``pip install tagstream[plot]``).
     labels       the label metric Q = VVᵀ learned from a whole data set         labels.jsonl
     bound        the quantities of the paper's loss bound along a run           bound.jsonl
     scaling      seconds per round and per prediction, for growing n, p, q, d   scaling.jsonl
+    scenarios    corrections in a row, or a tag never seen before, on a text    scenarios.jsonl
+    delays       test, then train, with labels that come late                   delays.jsonl
+    guarantee    loss and bounds of the convex metric along a stream            guarantee.jsonl
 
 A record has the keys ``key``, ``part``, ``dataset``, ``method``, ``title``, ``fold``, ``params``
 (what the learner was made with), ``versions``, ``seconds`` and ``result``.  The key is a digest of

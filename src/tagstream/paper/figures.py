@@ -194,6 +194,13 @@ def _figures(results: Results) -> Iterator[tuple[str, str, Any]]:
             "the picture where it diverges."
         )
         yield "bound", caption, lambda: _draw_bound(results)
+    if results.part("guarantee"):
+        caption = (
+            "The convex metric: cumulative squared loss in file order, that of the metric that "
+            "does not move, the bound that is known while the stream runs (U = I), and the bound "
+            "for the best metric in hindsight."
+        )
+        yield "guarantee", caption, lambda: _draw_guarantee(results)
     for record in results.part("labels"):
         name, r = record["dataset"], record["result"]
         shown = len(r["labels"])
@@ -454,6 +461,30 @@ def _draw_bound(results: Results) -> Any:
         panel.set_ylabel("loss per round, Σ l_t / t")
         panel.locator_params(axis="x", nbins=4)
     _legend(figure, _handles(_RULE_LOOKS.values()))
+    return figure
+
+
+_GUARANTEE_LOOKS = {
+    "bound": ("bound, U = I", Style("#D55E00", "", "X", "--")),
+    "best_bound": ("bound, best U in hindsight", Style("#CC79A7", "", "P", ":")),
+    "identity_loss": ("loss of I, no learning", Style("#000000", "", "", ":")),
+    "squared_loss": ("loss", _STYLES["oml"]),
+}
+
+
+def _draw_guarantee(results: Results) -> Any:
+    records = results.part("guarantee")
+    figure, panels = _panels(len(records))
+    for panel, record in zip(panels, records, strict=True):
+        curve = record["result"]["curve"]
+        for name, (_, look) in _GUARANTEE_LOOKS.items():
+            panel.plot(curve["n_items"], curve[name], markevery=12, **_line(look))
+        panel.set_title(record["dataset"])
+        panel.set_ylim(bottom=0)
+        panel.set_xlabel("items")
+        panel.set_ylabel("Σ l_t²")
+        panel.locator_params(axis="x", nbins=4)
+    _legend(figure, _handles(_GUARANTEE_LOOKS.values()))
     return figure
 
 

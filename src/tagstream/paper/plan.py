@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tagstream import __version__, data, models
-from tagstream.paper import offline
+from tagstream.paper import offline, scenarios
 
 __all__ = [
     "ABLATION",
@@ -31,7 +31,10 @@ FADING = 0.995  # of published prequential comparisons,
 EVERY = 100  # which look every 100 items: `-f 100` in their command line
 STEP_MIN, STEP_MAX = 1e-5, 1e5  # the paper's m and M
 
-PARTS = ("datasets", "holdout", "repeats", "splits", "prequential", "labels", "bound", "scaling")
+PARTS = (
+    *("datasets", "holdout", "repeats", "splits", "prequential", "labels", "bound", "scaling"),
+    *("scenarios", "delays", "guarantee"),
+)
 # In the order of the paper's figures.
 PAPER_DATA = (
     *("corel5k", "enron", "medical", "emotions"),
@@ -44,6 +47,19 @@ STREAMS = (
     *("emotions", "yeast", "tmc2007-500"),
 )
 STREAM_LENGTH = {"tmc2007-500": 6000}  # the first items only; the others whole
+DELAYED = ("scene", "enron", "medical", "yeast")
+DELAYS = (10, 100, 1000)  # items between an item and its labels
+DELAYED_LENGTH = 2000
+
+TEXT = "goemotions-dev"
+# The times of fits follow from the number of items; with these there is none while we look.
+LEARNT_BEFORE_CORRECTIONS, LEARNT_BEFORE_TAG = 4008, 3700
+CORRECTIONS = (200, 500)  # in a row
+N_OTHERS = 400  # other items at the end; with more there are not 500 mistakes
+NEW_TAGS = (scenarios.MADE_UP, "gratitude", "remorse", "relief", "realization")
+EXAMPLES = (1, 5, 10, 20, 35)  # of a new tag
+N_ORDINARY = 1000  # ordinary items that a new tag is tested on
+DRAWS = 3  # of the order of all items, or of a new tag's examples
 QUICK_DATA = ("medical", "emotions")
 
 
@@ -56,7 +72,8 @@ class Method:
     name, title : str
         In files, and for people.
     learner : str
-        Its name in :mod:`tagstream.models`, or in :mod:`tagstream.paper.offline`.
+        Its name in :mod:`tagstream.models`, :mod:`tagstream.paper.offline`, or
+        :mod:`sklearn.linear_model`.
     params : tuple of (name, value)
         What differs from the defaults.
     maker : str or None
@@ -69,6 +86,8 @@ class Method:
         rows stay sparse.
     offline : bool
         Whether it is fitted to the whole training part at once.
+    told_lag : bool
+        Whether it is told how late labels come.
     """
 
     name: str
@@ -79,10 +98,14 @@ class Method:
     told_block: bool = False
     standardise: bool = False
     offline: bool = False
+    told_lag: bool = True
 
     def make(self, n_init: int, seed: int) -> Any:
         """Return a new learner for an initial block of ``n_init`` examples (0: its default)."""
-        learner: Any = getattr(offline if self.offline else models, self.learner)
+        from sklearn import linear_model
+
+        homes = (models, offline, linear_model)
+        learner: Any = next(getattr(h, self.learner) for h in homes if hasattr(h, self.learner))
         params = dict(self.params)
         if self.told_block and n_init:
             params["first_block"] = n_init
@@ -173,6 +196,25 @@ _SCALING_METHODS = (
     Method("oml-linear", "OML without lift", "OML", (("lift", None),)),  # no choice to jump by
 )
 
+_SCENARIO_METHODS = (
+    Method("oml", "OML", "OML"),
+    Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
+    # The weaker its regularisation the larger are its steps; which is best depends on the tag.
+    *(
+        Method(name, title, "SGDClassifier", (("alpha", alpha), ("loss", "log_loss")))
+        for name, title, alpha in (
+            ("sgd", "online SGD, α = 10⁻⁴", 1e-4),
+            ("sgd-5", "online SGD, α = 10⁻⁵", 1e-5),
+            ("sgd-6", "online SGD, α = 10⁻⁶", 1e-6),
+        )
+    ),
+)
+_DELAY_METHODS = (
+    Method("oml", "OML", "OML"),
+    Method("oml-unaware", "OML, not told of the delay", "OML", told_lag=False),
+    Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
+)
+
 METHODS: dict[str, dict[str, Method]] = {
     "datasets": {},
     "holdout": {m.name: m for m in (*BASELINES, *ABLATION, *OFFLINE)},
@@ -182,6 +224,9 @@ METHODS: dict[str, dict[str, Method]] = {
     "labels": {"oml": BASELINES[0]},
     "bound": {"oml": BASELINES[0]},
     "scaling": {m.name: m for m in _SCALING_METHODS},
+    "scenarios": {m.name: m for m in _SCENARIO_METHODS},
+    "delays": {m.name: m for m in _DELAY_METHODS},
+    "guarantee": {"oml-convex": Method("oml-convex", "OML, convex", "OML", (("step", "convex"),))},
 }
 
 # One of the sizes grows, the others stay; d matters to OML alone, and needs many labels.
@@ -234,9 +279,11 @@ class Cell:
         if self.part == "scaling":
             sizes = dict(self.setting)
             return float(1 + 2e-6 * sizes["n"] * (sizes["p"] + sizes["q"]))
+        if self.part == "scenarios":
+            return 10.0
         info = data.DATASETS[self.dataset]
-        if self.part == "prequential":
-            n = dict(self.setting).get("first", info.n)
+        if self.part in ("prequential", "delays"):
+            n = min(dict(self.setting).get("first", info.n), info.n)
             return float(4e-3 * n + 5e-10 * n**2 * (info.p + info.q))
         return 1.5e-6 * info.n * (info.p + info.q) * (FOLDS if self.part == "repeats" else 1)
 
@@ -250,6 +297,12 @@ _PROTOCOLS: dict[str, Any] = {
     "labels": {"order": "shuffled", "most": 30},
     "bound": {"init": INIT, "m": STEP_MIN, "M": STEP_MAX, "rank": "relative to u and w"},
     "scaling": {"timed": "second half", "test": N_TIMED_TEST, "best of": 3},
+    "scenarios": {
+        "corrections": [LEARNT_BEFORE_CORRECTIONS, CORRECTIONS, N_OTHERS],
+        "new tags": [LEARNT_BEFORE_TAG, EXAMPLES, N_ORDINARY, DRAWS],
+    },
+    "delays": {"order": "file"},
+    "guarantee": {"order": "file"},
 }
 
 
@@ -288,6 +341,14 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
     cells += [Cell("labels", name, "oml") for name in PAPER_DATA]
     cells += [Cell("bound", name, "oml") for name in PAPER_DATA]
     cells += _scaling_cells()
+    cells += _scenario_cells()
+    for name in DELAYED:
+        n = min(DELAYED_LENGTH, data.DATASETS[name].n)
+        for delay in DELAYS:
+            if delay < n:  # else nothing is ever learnt
+                late = (("delay", delay), ("first", n))
+                cells += [Cell("delays", name, m, 0, late) for m in METHODS["delays"]]
+    cells += [Cell("guarantee", name, "oml-convex") for name in PAPER_DATA]
     return tuple(cell for cell in cells if _is_quick(cell)) if quick else tuple(cells)
 
 
@@ -303,6 +364,15 @@ def _scaling_cells() -> Iterator[Cell]:
             for value in values:
                 sizes = {**_BASE, **({"q": 160} if axis == "d" else {}), axis: value}
                 yield Cell("scaling", "", method, 0, (("axis", axis), *sorted(sizes.items())))
+
+
+def _scenario_cells() -> Iterator[Cell]:
+    for method in ("oml", "oml-vote"):
+        for draw in range(DRAWS):
+            yield Cell("scenarios", TEXT, method, draw)
+    for tag in NEW_TAGS:
+        for method in METHODS["scenarios"]:
+            yield Cell("scenarios", TEXT, method, 0, (("tag", tag),))
 
 
 def _is_quick(cell: Cell) -> bool:

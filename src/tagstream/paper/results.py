@@ -58,6 +58,12 @@ PRINTED_FOR = {
     "osml-elm": "OSML-ELM",
     "olansgd": "OLANSGD",
 }
+# What learning at once promises: shares at least, a loss of micro-F1 and a share at most.
+PROMISED = {"same": 0.95, "paraphrase": 0.75, "others": 0.005, "false_alarms": 0.01}
+PROMISED_F1 = {"made-up phrase": 0.8, "gratitude": 0.7, "remorse": 0.7}  # after five examples
+VAGUE = ("relief", "realization")  # no worse than the best online SGD
+SGD = ("sgd", "sgd-5", "sgd-6")
+DELAY_ORDER = ("oml", "oml-unaware", "oml-vote")
 STREAM_ORDER = ("oml", "oml-vote", "oml-window", "knn", "osml-elm", "olansgd")
 
 
@@ -332,6 +338,62 @@ def streams_of(results: Results) -> dict[str, dict[str, dict[str, Any]]]:
     for record in results.part("prequential"):
         streams[record["dataset"]][record["method"]] = record["result"]
     return streams
+
+
+@dataclass(frozen=True)
+class NewTag:
+    """How a learner with a decision finds a new tag: means over the draws, by examples seen."""
+
+    counts: tuple[int, ...]
+    f1: Values
+    false_alarms: Values
+    refitted: float  # F1 after the second count if P is fitted just then
+
+
+def new_tags_of(results: Results) -> dict[tuple[str, str, str], NewTag]:
+    """New tags of the scenarios: by tag, method and decision."""
+    return {
+        (record["setting"]["tag"], record["method"], rule): NewTag(
+            tuple(record["result"]["counts"]),
+            np.mean(found["f1"], axis=0),
+            np.mean(found["false_alarms"], axis=0),
+            float(np.mean(found["refitted"])),
+        )
+        for record in results.part("scenarios")
+        if "tag" in record["setting"]
+        for rule, found in record["result"]["rules"].items()
+    }
+
+
+def corrections_of(results: Results) -> dict[tuple[str, int, str], dict[str, float]]:
+    """Corrections of the scenarios: by method, count, and ``at_once`` or ``refitted``.
+
+    Each with the means over the draws: ``same``, ``paraphrase``, ``before`` and ``others``; and of
+    all draws the ``least`` and ``most`` that the others' micro-F1 has changed by.
+    """
+    draws: dict[tuple[str, int, str], list[dict[str, float]]] = defaultdict(list)
+    for record in results.part("scenarios"):
+        r = record["result"]
+        if "tag" not in record["setting"]:
+            for count, look in zip(r["counts"], r["looks"], strict=True):
+                for stage in ("at_once", "refitted"):
+                    found = {**look[stage], "before": r["before"]}
+                    draws[record["method"], count, stage].append(found)
+    means = {}
+    for which, some in draws.items():
+        changes = [one["others"] - one["before"] for one in some]
+        means[which] = {name: float(np.mean([one[name] for one in some])) for name in some[0]}
+        means[which] |= {"least": min(changes), "most": max(changes)}
+    return means
+
+
+def delays_of(results: Results) -> dict[tuple[str, int], dict[str, float]]:
+    """Micro-F1 with late labels: by data set and delay, then method."""
+    found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for record in results.part("delays"):
+        where = record["dataset"], record["setting"]["delay"]
+        found[where][record["method"]] = record["result"]["micro_f1"]
+    return found
 
 
 def best_published(name: str, measure: str) -> tuple[float, list[str]] | None:

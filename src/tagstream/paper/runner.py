@@ -22,6 +22,7 @@ from typing import Any
 from tagstream import data
 from tagstream.checks import DataError
 from tagstream.paper.plan import Cell, grid
+from tagstream.paper.scenarios import TEXTS, text_path
 from tagstream.paper.work import run_cell
 
 __all__ = ["Summary", "read_records", "run"]
@@ -162,7 +163,8 @@ def run(
         Processes, each with one thread; 0 runs everything in this one.  Timing cells are always
         run one at a time.
     data_home : path or None
-        Where the data sets are; see :func:`tagstream.data.data_home`.
+        Where the data sets are; see :func:`tagstream.data.data_home`.  Texts are looked for in the
+        folder that the variable TAGSTREAM_TEXT names.
     progress : callable, optional
         Called with (cells done, cells in all, estimated seconds left; NaN while unknown).
     downloads : bool or object
@@ -234,7 +236,10 @@ def _missing(names: Collection[str], home: str | None, downloads: Any) -> dict[s
     missing = {}
     for name in sorted(names):
         try:
-            data.fetch(name, data_home=home, progress=downloads)
+            if name in TEXTS:
+                text_path(name)
+            else:
+                data.fetch(name, data_home=home, progress=downloads)
         except (OSError, ImportError, DataError) as error:  # noqa: PERF203
             missing[name] = str(error)
     return missing
@@ -244,7 +249,9 @@ def _in_order(cells: Sequence[Cell]) -> list[Cell]:
     """Large data sets first, so that the last cells are short; cells of one data set together."""
 
     def rank(cell: Cell) -> tuple[bool, bool, float, str]:
-        largest = data.DATASETS[cell.dataset].n if cell.dataset else 0
+        sizes = {**TEXTS, "": 0}
+        name = cell.dataset
+        largest = sizes[name] if name in sizes else data.DATASETS[name].n
         return cell.part == "scaling", cell.part != "prequential", -largest, cell.dataset
 
     return sorted(cells, key=rank)

@@ -17,16 +17,25 @@ import scipy.sparse as sp
 from tagstream import __version__, data, evaluate
 from tagstream.metrics import MultiLabelScores
 from tagstream.paper.bound import bound
+from tagstream.paper.guarantee import guarantee
 from tagstream.paper.plan import (
+    CORRECTIONS,
+    DRAWS,
     EVERY,
+    EXAMPLES,
     FADING,
     FOLDS,
     INIT,
+    LEARNT_BEFORE_CORRECTIONS,
+    LEARNT_BEFORE_TAG,
     METHODS,
+    N_ORDINARY,
+    N_OTHERS,
     N_TIMED_TEST,
     Cell,
     Method,
 )
+from tagstream.paper.scenarios import correct, introduce, read_text
 
 __all__ = ["RUNNERS", "load", "run_cell"]
 
@@ -241,6 +250,46 @@ def _time(method: Method, stream: data.Dataset, n: int, d: int) -> tuple[float, 
     return (learned - start) / (n - n // 2), (end - learned) / len(stream.X[n : n + N_TIMED_TEST])
 
 
+def _scenarios(cell: Cell, home: str | None) -> dict[str, Any]:
+    records, tag = read_text(cell.dataset), dict(cell.setting).get("tag")
+    learner = METHODS["scenarios"][cell.method].make(0, 0)
+    if tag is None:
+        return correct(
+            *(records, learner),
+            n_learnt=LEARNT_BEFORE_CORRECTIONS,
+            counts=CORRECTIONS,
+            n_others=N_OTHERS,
+            seed=cell.fold,
+        )
+    return introduce(
+        *(records, learner, tag),
+        n_learnt=LEARNT_BEFORE_TAG,
+        counts=EXAMPLES,
+        n_test=N_ORDINARY,
+        n_draws=DRAWS,
+    )
+
+
+def _delays(cell: Cell, home: str | None) -> dict[str, Any]:
+    found, setting = load(cell.dataset, home), dict(cell.setting)
+    method = METHODS["delays"][cell.method]
+    first = slice(0, setting["first"])
+    course = evaluate.prequential(
+        method.make(0, 0),
+        *(found.X[first], found.Y[first]),
+        delay=setting["delay"],
+        tell_lag=method.told_lag,
+        scores=False,
+    )
+    measures = MultiLabelScores.from_counts(course.counts).as_dict()
+    return {"n_items": course.n_items, **{name: measures[name] for name in KEPT}}
+
+
+def _guarantee(cell: Cell, home: str | None) -> dict[str, Any]:
+    found = load(cell.dataset, home)
+    return guarantee(found.X, found.Y, METHODS["guarantee"][cell.method].make(0, 0))
+
+
 RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "datasets": _datasets,
     "holdout": _holdout,
@@ -250,6 +299,9 @@ RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "labels": _labels,
     "bound": _bound,
     "scaling": _scaling,
+    "scenarios": _scenarios,
+    "delays": _delays,
+    "guarantee": _guarantee,
 }
 
 

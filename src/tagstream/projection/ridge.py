@@ -117,6 +117,13 @@ class Projection:
         # Labels are 0 and 1: what is farther from them than any feature may be says no more.
         return np.clip(out, -LARGEST_VALUE, LARGEST_VALUE, out=out)
 
+    @property
+    def n_inputs(self) -> int:
+        """How many features P is multiplied with."""
+        if self.lift is not None:
+            return len(self.lift.b)
+        return len(self.P) if self.columns is None else self.p
+
     def dump(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {

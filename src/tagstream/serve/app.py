@@ -46,7 +46,7 @@ Json: TypeAlias = Annotated[dict[str, Any], Body()]
 READERS = 4
 # Answers that may wait for a reader before a request is turned away.
 MAX_WAITING = 256
-REQUEST_SECONDS = 30.0
+REQUEST_SECONDS = 60.0
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 ROLES = {

@@ -17,7 +17,7 @@ def example_changes() -> list[Change]:
     --------
     >>> *learnt, pool = example_changes()
     >>> sum(len(change.bodies) for change in learnt), pool.kind, len(pool.bodies)
-    (72, 'pool', 30)
+    (156, 'pool', 30)
     """
     text = resources.files("tagstream.serve").joinpath("example.jsonl").read_text("utf-8")
     items = [json.loads(line) for line in text.splitlines()]

@@ -117,7 +117,7 @@ class SuggestRequest(_Request):
         list[Item], Field(min_length=1, max_length=MAX_ITEMS), AfterValidator(_alike)
     ] = Field(examples=[[{"text": "How do I sort a list?"}]])
     top: Annotated[int, Field(ge=1, le=MAX_TAGS)] = Field(
-        20, description="Scores of so many tags, highest first."
+        20, description="How many scores to return, highest first."
     )
 
 

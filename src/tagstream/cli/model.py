@@ -1,0 +1,224 @@
+"""Model files as commands use them: opened with care, changed by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tagstream.cli.output import Failed
+from tagstream.cli.records import check_saved
+
+if TYPE_CHECKING:
+    from tagstream.data import Batch
+    from tagstream.tagger import Learnt, Tagger
+
+# How many sources a model remembers the positions of.
+MOST_SOURCES = 1000
+LONGEST_NAME = 217  # bytes; a file system takes 255, a temporary file's name has 38 more
+
+
+def open_tagger(path: str, encoder: str | None = None) -> Tagger:
+    """Return the tagger of a model file, with what is saved beside it checked."""
+    from tagstream.checks import DataError
+    from tagstream.tagger import Tagger
+
+    _find_functions(encoder)
+    tagger = Tagger.open(path, encoder=encoder)
+    reading = tagger.extra.setdefault("reading", {})
+    sources = tagger.extra.setdefault("sources", {})
+    if not check_saved(reading) or not _are_positions(sources):
+        raise DataError(f"{path}: what is saved about reading does not make sense")
+    return tagger
+
+
+def _find_functions(encoder: str | None) -> None:
+    """Let ``module:function`` be found in the folder where the command is given."""
+    if encoder is not None and ":" in encoder and "" not in sys.path:
+        sys.path.insert(0, "")
+
+
+def new_encoder(name: str) -> Any:
+    """Return the encoder of that name."""
+    from tagstream.text import Encoder
+
+    _find_functions(name)
+    return Encoder(name)
+
+
+def _are_positions(sources: object) -> bool:
+    if not isinstance(sources, dict):
+        return False
+    for position in sources.values():
+        if not isinstance(position, dict) or "records" not in position:
+            return False
+        for key, value in position.items():
+            if key == "sha256":
+                if not isinstance(value, str):
+                    return False
+            elif key not in ("records", "bytes") or type(value) is not int or value < 0:
+                return False
+        if ("sha256" in position) != ("bytes" in position):
+            return False
+    return True
+
+
+# ---------------------------------------------------------------------- one process at a time
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Hold a model file: nobody else may change it until this is left.
+
+    The lock is on a file beside it, which is removed in the end.  One that a killed process left
+    is free: the system lets go of a lock when its holder dies.
+    """
+    from tagstream import persist
+
+    folder, name = os.path.split(os.path.realpath(path))
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        raise Failed(
+            f"{path}: the name of a model must have at most {LONGEST_NAME} bytes, "
+            f"got {len(os.fsencode(name))}"
+        )
+    if not os.access(folder, os.W_OK):
+        raise Failed(f"{path}: the model cannot be saved: {folder} is no directory to write to")
+    place = os.path.join(folder, f".{name}.lock")
+    try:
+        handle = _take(place)
+    except BlockingIOError:
+        raise Failed(
+            f"{path}: another process is changing this model; try again when it is done"
+        ) from None
+    except OSError as error:
+        raise Failed(f"{path}: the model cannot be saved: {error.strerror}") from error
+    try:
+        persist.remove_leftovers(path)
+        yield
+    finally:
+        if os.name != "nt":
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place)
+        os.close(handle)
+
+
+def _take(place: str) -> int:
+    while True:
+        handle = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        # Its last holder may have removed the file between the two calls.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(place)):
+                return handle
+        os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock an open file, or raise BlockingIOError if another process has."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextlib.contextmanager
+def changed(path: str, encoder: str | None = None) -> Iterator[Tagger]:
+    """Open a model, let it be changed, and save it: all of it or nothing.
+
+    What a change refuses is told as a failure.
+    """
+    if not Path(path).exists():
+        raise Failed(f"{path}: must be a model file, got nothing of that name")
+    with locked(path):
+        tagger = open_tagger(path, encoder)
+        try:
+            yield tagger
+        except (KeyError, ValueError) as error:
+            raise Failed(f"{path}: {error.args[0] if error.args else error}") from error
+        tagger.save(path)
+
+
+# ---------------------------------------------------------------------- learning
+class Keeper:
+    """Saves a tagger as it learns, and remembers how far each source was read.
+
+    Attributes
+    ----------
+    done : Learnt
+        What became of the records so far.
+    """
+
+    def __init__(self, tagger: Tagger, path: str, every: int) -> None:
+        from tagstream.tagger import Learnt
+
+        self.tagger, self.path, self.every = tagger, path, every
+        self.done = Learnt()
+        self.whole = True
+        self.has_saved = False
+        self._n_since = 0
+        self._saved_at, self._cost = time.monotonic(), 0.0
+        self._stamp = self._look()
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def learn(self, batch: Batch, source: str, position: dict[str, Any] | None) -> Learnt:
+        """Learn records and note how far ``source`` was read; return what became of them."""
+        self.whole = False
+        done = self.tagger.learn(batch)
+        sources = self.tagger.extra["sources"]
+        if position is not None:
+            sources.pop(source, None)
+            sources[source] = position
+        for oldest in [*sources][:-MOST_SOURCES]:
+            del sources[oldest]
+        self.done += done
+        self._n_since += len(batch)
+        self.whole = True
+        return done
+
+    def forget(self, ids: list[Any]) -> None:
+        """Forget items."""
+        self.whole = False
+        for name in ids:
+            self.tagger.forget(name)
+        self._n_since += len(ids)
+        self.whole = True
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to save; a large model takes long, a fifth of the time at most."""
+        rested = time.monotonic() - self._saved_at >= 4 * self._cost
+        return self._n_since >= self.every and rested
+
+    def save(self) -> None:
+        """Save, unless there is nothing new or a learning step was broken off."""
+        if not self.whole or not self.tagger.n_items or self._n_since == 0:
+            return
+        if self._look() != self._stamp:
+            raise Failed(
+                f"{self.path}: another process has written this model meanwhile; "
+                "what was learnt since the last checkpoint is not saved"
+            )
+        start = time.monotonic()
+        self.tagger.save(self.path)
+        self._stamp, self._n_since, self.has_saved = self._look(), 0, True
+        self._saved_at = time.monotonic()
+        self._cost = self._saved_at - start

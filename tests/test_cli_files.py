@@ -1,0 +1,278 @@
+"""Files as people have them: names of fields, separators, pipes; and messages that help."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+
+import pytest
+
+from shell import SMALL, is_one_line, posts, records_of, song_table, write_csv, write_jsonl
+from tagstream import cli, data, persist
+from tagstream.cli import records
+from tagstream.tagger import Tagger
+
+ASK = "swim beach wave sand tide"
+
+
+def test_the_names_of_formats_are_those_of_the_table():
+    assert tuple(data.FORMATS) == records.FORMATS
+
+
+# ------------------------------------------------------------------ fields and columns
+def renamed(n, sep=None):
+    return [
+        {"key": p["id"], "body": p["text"], "tags": p["y"] if sep is None else sep.join(p["y"])}
+        for p in posts(n)
+    ]
+
+
+FIELDS = ("--text", "body", "--labels", "tags", "--ids", "key")
+
+
+@pytest.mark.parametrize("sep", [None, ";"])
+def test_fields_of_json_lines_can_have_other_names(run, tmp_path, sep):
+    write_jsonl(tmp_path / "a.jsonl", renamed(80, sep))
+    more = () if sep is None else ("--sep", sep)
+    assert run("learn", "a.jsonl", *FIELDS, *more, *SMALL, "-m", "m.tgs")[0] == 0
+    assert Tagger.open("m.tgs").ids == [f"p{i}" for i in range(80)]
+    # what was said is remembered, and what is to be predicted need not have it all
+    new = json.dumps({"key": "n1", "body": ASK}) + "\n"
+    found = records_of(run("predict", "-", "-m", "m.tgs", stdin=new)[1])
+    assert found == [{"id": "n1", "labels": ["sea"]}]
+    found = records_of(run("predict", "-", "-m", "m.tgs", stdin=json.dumps({"text": ASK}))[1])
+    assert found == [{"id": 0, "labels": ["sea"]}]
+    assert "80 records of a.jsonl were learnt before" in run("learn", "a.jsonl", "-m", "m.tgs")[2]
+
+
+def test_parquet_is_read_with_other_names_too(run, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.Table.from_pylist(renamed(60)), tmp_path / "a.parquet")
+    assert run("learn", "a.parquet", *FIELDS, *SMALL, "-m", "m.tgs")[0] == 0
+    assert "60 records of a.parquet were" in run("learn", "a.parquet", "-m", "m.tgs")[2]
+    assert len(records_of(run("predict", "a.parquet", "-m", "m.tgs")[1])) == 60
+    edited = renamed(60)
+    edited[0]["tags"] = ["winter"]
+    parquet.write_table(pyarrow.Table.from_pylist(edited), tmp_path / "a.parquet")
+    err = run("learn", "a.parquet", "-m", "m.tgs")[2]
+    assert "0 records learnt, 1 corrected, 59 unchanged" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter", "more"),
+    [
+        ("a.csv", ";", ()),
+        ("a.tsv", "\t", ()),
+        ("a.csv", "\t", ()),
+        ("a.csv", ":", ("--delimiter", ":")),
+        ("a.csv", "\t", ("--delimiter", "\\t")),
+    ],
+)
+def test_columns_are_told_apart_by_whatever_stands_between(run, tmp_path, name, delimiter, more):
+    with (tmp_path / name).open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["key", "body", "tags"], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(renamed(60, "|"))
+    args = ("learn", name, *FIELDS, "--sep", "|", *more, *SMALL, "-m", "m.tgs")
+    assert "60 records learnt" in run(*args)[2]
+    found = records_of(run("predict", name, "-m", "m.tgs")[1])
+    assert [record["id"] for record in found] == [f"p{i}" for i in range(60)]
+
+
+def test_plain_lines_are_predicted(run, learnt):
+    out = run("predict", "-", "--format", "lines", "-m", learnt, stdin=f"{ASK}\n\ncook soup\n")[1]
+    assert [record["id"] for record in records_of(out)] == [0, 1, 2]
+    assert records_of(out)[0]["labels"] == ["sea"]
+
+
+def test_an_option_that_a_format_does_not_have_is_refused(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", posts(5))
+    for more in (("--delimiter", ";"), ("--missing", "0"), ("--features", "3"), ("--labels", "6")):
+        code, _, err = run("learn", "a.jsonl", *more, "-m", "m.tgs")
+        assert code == 2
+        assert more[0] in err
+    (tmp_path / "a.libsvm").write_text("1 1:1\n")
+    assert run("learn", "a.libsvm", "--text", "body", "-m", "m.tgs")[0] == 2
+
+
+def test_hash_bits_are_refused_for_numbers(run, tmp_path):
+    write_csv(tmp_path / "songs.csv", *song_table())
+    code, _, err = run("learn", "songs.csv", "--labels", "-2", "--hash-bits", "9", "-m", "m.tgs")
+    assert code == 2
+    assert "--hash-bits" in err
+
+
+# ------------------------------------------------------------------ messages
+def test_a_record_with_tags_in_another_field_is_told_which_was_looked_for(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", [{"text": p["text"], "tags": p["y"]} for p in posts(5)])
+    code, _, err = run("learn", "a.jsonl", "-m", "m.tgs")
+    assert code == 1
+    assert is_one_line(err)
+    assert 'labels must be in "y"' in err
+    assert "say --labels tags" in err
+    assert "labels=" not in err
+
+
+def test_messages_speak_of_options(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", renamed(5, ";"))
+    err = run("learn", "a.jsonl", "--text", "body", "--labels", "tags", "-m", "m.tgs")[2]
+    assert "say --sep" in err
+    (tmp_path / "a.arff").write_text("@relation a\n@attribute b numeric\n@data\n1\n")
+    assert "--labels" in run("learn", "a.arff", "-m", "m.tgs")[2]
+
+
+def test_a_file_without_labels_is_refused(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", [{"text": p["text"]} for p in posts(9)])
+    code, _, err = run("learn", "a.jsonl", "-m", "m.tgs")
+    assert code == 1
+    assert "most records must have labels, got them in 0 of 9; say where they are" in err
+    code, out, err = run("evaluate", "a.jsonl")
+    assert (code, out) == (1, "")
+    assert "a.jsonl: must have labels to be evaluated, got none" in err
+    X, Y = song_table(9)
+    write_csv(tmp_path / "a.csv", X, Y)
+    assert "must have labels to be evaluated" in run("evaluate", "a.csv")[2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.jsonl"]
+
+
+def test_a_file_most_records_of_which_have_no_labels_is_refused_unless_it_is_meant(run, tmp_path):
+    some = [p if i % 3 == 0 else {**p, "y": None} for i, p in enumerate(posts(30))]
+    write_jsonl(tmp_path / "a.jsonl", some)
+    for every in (1, 1000):
+        code, _, err = run("learn", "a.jsonl", "-m", "m.tgs", "--every", every, "--chunk", "10")
+        assert code == 1
+        assert is_one_line(err)
+        assert "--skip-unlabelled" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    assert "10 records learnt (20" in run("learn", "a.jsonl", "--skip-unlabelled", "-m", "m.tgs")[2]
+
+
+@pytest.mark.parametrize("tag", ["", " "])
+def test_empty_tags_are_refused(run, tmp_path, tag):
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "swim", "y": [tag]}])
+    code, _, err = run("learn", "a.jsonl", "-m", "m.tgs")
+    assert code == 1
+    assert "a.jsonl:1: a tag must not be empty" in err
+
+
+def test_texts_are_not_written_as_a_table_of_numbers(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", posts(9))
+    assert run("data", "convert", "a.jsonl", "a.csv")[0] == 0
+    assert len((tmp_path / "a.csv").read_bytes()) < 2000
+    code, _, err = run("data", "convert", "a.jsonl", "a.arff")
+    assert code == 1
+    assert "CSV, TSV and JSON Lines can hold them" in err
+
+
+def test_a_tag_with_the_separator_is_not_joined(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "swim", "y": ["a|b"]}] * 9)
+    run("learn", "a.jsonl", "-m", "m.tgs")
+    code, _, err = run("predict", "a.jsonl", "-m", "m.tgs", "--out", "csv", "--decide", "top1")
+    assert code == 1
+    assert "must not contain the separator" in err
+
+
+# ------------------------------------------------------------------ pipes
+def test_packed_standard_input_is_read(run):
+    packed = gzip.compress("".join(json.dumps(p) + "\n" for p in posts(30)).encode())
+    assert "30 records learnt" in run("learn", "-", *SMALL, "-m", "m.tgs", stdin=packed)[2]
+
+
+def test_libsvm_from_a_file_a_header_or_a_pipe(run, tmp_path):
+    rng = random.Random(3)
+    lines = [f"{i % 2} {1 + i % 2}:{rng.random():.3f} {3 + i % 5}:1" for i in range(40)]
+    (tmp_path / "a.libsvm").write_text("\n".join(lines) + "\n")
+    assert "40 records learnt" in run("learn", "a.libsvm", "-m", "a.tgs")[2]
+    text = (tmp_path / "a.libsvm").read_text()
+    args = ("learn", "-", "--format", "libsvm", "--features", "7", "-m", "b.tgs")
+    assert "40 records learnt" in run(*args, stdin=text)[2]
+    assert persist.inspect("a.tgs").n_features == persist.inspect("b.tgs").n_features == 7
+    assert len(records_of(run("predict", "-", "-m", "b.tgs", stdin="1:0.5\n")[1])) == 1
+
+
+# ------------------------------------------------------------------ own encoder, old models
+def test_an_encoder_of_ones_own_is_named_each_time(run, tmp_path):
+    (tmp_path / "myown.py").write_text(
+        "def encode(texts):\n    return [[len(t), t.count('s'), 1.0] for t in texts]\n"
+    )
+    path = write_jsonl(tmp_path / "a.jsonl", posts(30))
+    args = ("-m", "m.tgs", "--encoder", "myown:encode")
+    assert run("learn", path, *args)[0] == 0
+    assert Tagger.open("m.tgs", encoder="myown:encode").featurizer.model_name == "myown:encode"
+    assert len(records_of(run("predict", path, *args)[1])) == 30
+    assert run("correct", "m.tgs", "p1", "--tags", "x", "--encoder", "myown:encode")[0] == 0
+    code, _, err = run("predict", path, "-m", "m.tgs")
+    assert code == 1
+    assert is_one_line(err)
+    assert "myown:encode" in err
+
+
+def hostile(path, **extra):
+    """Save a model of numbers with whatever beside it."""
+    X, Y = song_table(30)
+    from tagstream.models import KNN
+
+    persist.save(KNN().fit(X, Y), path, extra=extra)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"reading": 5},
+        {"reading": {"labels": {"a": 1}}},
+        {"reading": {"usual": "xls"}},
+        {"reading": {"missing": "much"}},
+        {"reading": {"text": 7}},
+        {"sources": []},
+        {"sources": {"a": 3}},
+        {"sources": {"a": {"records": "many"}}},
+        {"sources": {"a": {"records": -1}}},
+        {"sources": {"a": {"records": 1, "bytes": 2}}},
+        {"hashing": [1]},
+        {"hashing": {"n_features": "3"}},
+        {"features": 5},
+        {"features": ["a"]},
+        {"tagger": 1},
+        {"tagger": {"featurizer": []}},
+    ],
+)
+def test_whatever_stands_beside_a_model_is_told_in_one_line(run, tmp_path, extra):
+    hostile(tmp_path / "m.tgs", **extra)
+    (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n")
+    for args in (
+        ("predict", "a.csv", "-m", "m.tgs"),
+        ("inspect", "m.tgs"),
+        ("learn", "a.csv", "-m", "m.tgs", "--labels", "-1"),
+        ("tags", "m.tgs"),
+    ):
+        code, _, err = run(*args)
+        ok = code == 0 and extra == {"hashing": {"n_features": "3"}}  # not looked at: no text
+        assert ok or (code == 1 and is_one_line(err)), (args, err)
+
+
+def test_what_was_learnt_by_numbers_is_not_asked_with_texts(run, tmp_path):
+    hostile(tmp_path / "m.tgs")
+    code, _, err = run("explain", "some text", "-m", "m.tgs")
+    assert code == 1
+    assert "ITEM: must hold rows of numbers as the model has learnt" in err
+
+
+def test_csv_output_is_flat(run, tmp_path, learnt):
+    path = write_jsonl(tmp_path / "new.jsonl", posts(4))
+    out = run("predict", path, "-m", learnt, "--show", "scores", "--out", "csv")[1]
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert all(0 <= float(row[tag]) <= 1 for row in rows for tag in Tagger.open(learnt).tags)
+
+
+def test_a_thread_may_call_the_command_line(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    path = write_jsonl(tmp_path / "a.jsonl", posts(9))
+    with ThreadPoolExecutor(1) as pool:
+        args = ["learn", path, "-m", str(tmp_path / "m.tgs"), "--quiet"]
+        assert pool.submit(cli.main, args).result() == 0

@@ -1,0 +1,184 @@
+"""Learning at once, on a made-up stream of texts: corrections hold, new tags are suggested."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import SGDClassifier
+
+from tagstream.models import OML
+from tagstream.paper import Cell, grid, run, scenarios, work
+from tagstream.paper.guarantee import RecordedOML, guarantee
+
+N_TAGS = 12
+
+
+def made_up_stream(n, seed=0):
+    """Short texts: words of one or two tags, frequent and rare ones, among words of none."""
+    rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, N_TAGS + 1)
+    shares /= shares.sum()
+    records = []
+    for i in range(n):
+        tags = rng.choice(N_TAGS, 1 + (rng.random() < 0.3), replace=False, p=shares)
+        words = [f"topic{t}x{rng.integers(30)}" for t in tags for _ in range(2)]
+        words += [f"word{rng.integers(200)}" for _ in range(6)]
+        text = " ".join(words[j] for j in rng.permutation(len(words)))
+        if rng.random() < 0.3:  # so that there are mistakes to correct
+            tags = rng.choice(N_TAGS, 1, p=shares)
+        records.append({"id": f"r{i}", "text": text, "y": [f"tag{t}" for t in tags]})
+    return records
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return made_up_stream(800)
+
+
+# ---------------------------------------------------------------------- the promises
+def test_corrected_items_are_right_at_once_and_after_the_next_fit(stream):
+    found = scenarios.correct(
+        stream, OML(random_state=0), n_learnt=480, counts=(5, 15), n_others=150, seed=0
+    )
+    assert found["counts"] == [5, 15]
+    for look in found["looks"]:
+        for stage in ("at_once", "refitted"):
+            assert look[stage]["same"] >= 0.95
+            assert look[stage]["paraphrase"] >= 0.75
+            assert look[stage]["others"] >= found["before"] - 0.01
+    assert found["looks"][1]["n_shown"] > found["looks"][0]["n_shown"] >= 5
+
+
+def test_a_made_up_tag_is_suggested_after_at_most_five_examples(stream):
+    found = scenarios.introduce(
+        stream, OML(random_state=0), scenarios.MADE_UP,
+        n_learnt=480, counts=(1, 5), n_test=150, n_draws=2,
+    )  # fmt: skip
+    assert (found["counts"], found["n_positive"]) == ([1, 5], 10)
+    balanced = found["rules"]["balanced"]
+    assert np.shape(balanced["f1"]) == np.shape(balanced["false_alarms"]) == (2, 2)
+    assert min(f1[1] for f1 in balanced["f1"]) >= 0.8
+    assert max(alarms[1] for alarms in balanced["false_alarms"]) <= 0.01
+
+
+def test_a_tag_that_was_held_back_is_suggested_after_five_examples(stream):
+    found = scenarios.introduce(
+        stream, OML(random_state=0), "tag1", n_learnt=300, counts=(5,), n_test=100, n_draws=1
+    )
+    assert found["rules"]["f1"]["f1"][0][0] > 0.3
+    assert set(found["rules"]) == {"balanced", "f1"}
+
+
+# ---------------------------------------------------------------------- how it is measured
+def test_a_tag_is_held_back_whole_and_the_first_test_items_have_it(stream):
+    with_tag, ordinary = scenarios._divided(stream, "tag1", 5)
+    assert all("tag1" in record["y"] for record in with_tag)
+    assert not any("tag1" in record["y"] for record in ordinary)
+    assert len(with_tag) + len(ordinary) == len(stream)
+    made, rest = scenarios._divided(stream, scenarios.MADE_UP, 5)
+    assert all(scenarios.PHRASE in r["text"] and scenarios.MADE_UP in r["y"] for r in made)
+    assert {r["id"] for r in made}.isdisjoint(r["id"] for r in rest)
+    assert scenarios._judged(np.array([True, False, True, False, False]), 2) == (0.5, 1 / 3)
+
+
+def test_one_classifier_for_one_tag_goes_the_same_way(stream):
+    sgd = SGDClassifier(loss="log_loss", random_state=0)
+    found = scenarios.introduce(
+        stream, sgd, "tag1", n_learnt=200, counts=(1, 10, 1000), n_test=100, n_draws=3
+    )
+    assert found["counts"] == [1, 10]  # there are no 1,500 examples
+    assert list(found["rules"]) == ["0.5"]
+    assert len(found["rules"]["0.5"]["refitted"]) == 3
+    assert sgd.t_ - 1 == 200  # the draws go on from copies
+
+
+def test_too_few_mistakes_are_an_error(stream):
+    with pytest.raises(ValueError, match="must be 600 wrong suggestions"):
+        scenarios.correct(
+            stream[:100], OML(random_state=0), n_learnt=60, counts=(600,), n_others=20, seed=1
+        )
+
+
+def test_a_paraphrase_lacks_a_fifth_of_the_words():
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(20)]
+    kept = scenarios.paraphrase(" ".join(words), rng).split()
+    assert len(kept) == 16
+    assert kept == [word for word in words if word in kept]
+    assert len(scenarios.paraphrase("two words", rng).split()) == 1
+    assert scenarios.paraphrase("one", rng) == "one"
+    assert scenarios.paraphrase("", rng) == ""
+
+
+# ---------------------------------------------------------------------- in the grid
+def test_without_the_text_the_part_is_left_out_with_a_word(tmp_path, monkeypatch):
+    monkeypatch.setenv(scenarios.FOLDER, str(tmp_path))
+    summary = run(tmp_path / "r", jobs=0, only=["scenarios"])
+    assert (summary.n_run, list(summary.missing)) == (0, ["goemotions-dev"])
+    assert "TAGSTREAM_TEXT must name a folder" in summary.missing["goemotions-dev"]
+    monkeypatch.delenv(scenarios.FOLDER)
+    with pytest.raises(FileNotFoundError, match="got nothing"):
+        scenarios.text_path("goemotions-dev")
+
+
+@pytest.mark.parametrize("setting", [(), (("tag", "tag1"),)])
+def test_a_cell_gives_a_record_that_is_json(setting, stream, tmp_path, monkeypatch):
+    lines = "".join(json.dumps(record) + "\n" for record in stream)
+    (tmp_path / "goemotions-dev.jsonl").write_text(lines)
+    monkeypatch.setenv(scenarios.FOLDER, str(tmp_path))
+    small = {"LEARNT_BEFORE_CORRECTIONS": 300, "CORRECTIONS": (2, 5), "N_OTHERS": 50}
+    small |= {"LEARNT_BEFORE_TAG": 200, "N_ORDINARY": 50, "EXAMPLES": (1, 2)}
+    for name, value in small.items():
+        monkeypatch.setattr(work, name, value)
+    scenarios.read_text.cache_clear()
+    record = work.run_cell(Cell("scenarios", "goemotions-dev", "oml-vote", 0, setting), None)
+    scenarios.read_text.cache_clear()
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+def test_no_fit_falls_between_the_corrections_of_the_grid_or_the_examples_of_a_tag():
+    from tagstream.paper import plan
+    from tagstream.schedule import next_fit
+
+    before = plan.LEARNT_BEFORE_CORRECTIONS
+    assert before + max(plan.CORRECTIONS) < next_fit(before, None)
+    before = plan.LEARNT_BEFORE_TAG
+    assert before + max(plan.EXAMPLES) * (1 + scenarios.BETWEEN) < next_fit(before, None)
+    assert {cell.dataset for cell in grid() if cell.part == "scenarios"} <= set(scenarios.TEXTS)
+
+
+# ---------------------------------------------------------------------- the guarantee
+def test_recorded_rounds_are_those_that_were_played():
+    from tagstream import convex, data
+
+    stream = data.make_stream(200, seed=0)
+    run = RecordedOML(step="convex", step_max=0.01, random_state=0)
+    plain = OML(step="convex", step_max=0.01, random_state=0).fit(stream.X, stream.Y)
+    run.partial_fit(stream.X[:77], stream.Y[:77]).partial_fit(stream.X[77:], stream.Y[77:])
+    assert run.squared_loss_ == plain.squared_loss_
+    rounds, tally = run.rounds_, run.tally_
+    still = convex.losses_of(np.eye(stream.Y.shape[1]), rounds)
+    # Rounds between equal label sets have no margin, and no loss.
+    assert (still**2).sum() == pytest.approx(tally.identity_squared)
+    assert convex.bound_for(
+        np.eye(stream.Y.shape[1]), rounds, 0.01, largest=tally.largest
+    ) == pytest.approx(plain.bound_)
+
+
+def test_the_loss_stays_below_both_bounds_all_along():
+    from tagstream import data
+
+    stream = data.make_stream(300, seed=1)
+    found = guarantee(stream.X, stream.Y, OML(step="convex", random_state=0))
+    loss, still, known, best = (
+        np.array(found["curve"][name])
+        for name in ("squared_loss", "identity_loss", "bound", "best_bound")
+    )
+    assert (loss <= known + 1e-3).all()
+    assert (loss <= best + 1e-3).all()
+    assert (still <= known + 1e-3).all()
+    assert found["best"]["bound"] <= found["bound"] * (1 + 1e-3)
+    assert best[-1] == pytest.approx(found["best"]["bound"])
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
