@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -42,3 +43,29 @@ def test_a_learner_without_a_store_is_refused():
 
     with pytest.raises(Failed, match="stores examples, got OLANSGD"):
         cli_ray.on_shards(OLANSGD(), cli_ray.HERE, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray Data warns of its own options
+def test_the_commands_print_and_save_what_they_do_without_ray(tmp_path, monkeypatch, capfd):
+    pytest.importorskip("ray.data")
+    from tagstream import cli
+
+    monkeypatch.chdir(tmp_path)
+    words = ["sort", "list", "swim", "sea", "soup", "salt"]
+    with open("posts.jsonl", "w") as file:
+        for i in range(300):
+            text = f"{words[i % 6]} {words[i // 6 % 6]} {i % 7}"
+            file.write(json.dumps({"id": i, "text": text, "y": [words[i % 3]]}) + "\n")
+    for name, more in (("one.tgs", []), ("two.tgs", ["--ray", "here"])):
+        assert cli.main(["learn", "posts.jsonl", "-m", name, "--quiet", *more]) == 0
+    assert (tmp_path / "one.tgs").read_bytes() == (tmp_path / "two.tgs").read_bytes()
+    capfd.readouterr()
+    printed = []
+    for more in ([], ["--ray", "here"]):
+        command = ["predict", "posts.jsonl", "-m", "one.tgs", "--show", "scores", "--chunk", "40"]
+        assert cli.main([*command, *more]) == 0
+        printed.append(capfd.readouterr().out)
+    assert printed[0].count("\n") == 300
+    assert printed[0] == printed[1]
+    assert cli.main(["predict", "-", "-m", "one.tgs", "--ray", "here"]) == 2

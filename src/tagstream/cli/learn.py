@@ -28,6 +28,7 @@ from tagstream.cli.options import (
     reads,
 )
 from tagstream.cli.output import Bar, Failed, count, say, show_compiling
+from tagstream.cli.ray import RayOption, ShardsOption, on_shards
 from tagstream.cli.records import (
     Reading,
     check_columns,
@@ -269,6 +270,8 @@ def learn(
     chunk: ChunkOption = 256,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
+    ray: RayOption = None,
+    shards: ShardsOption = 2,
 ) -> None:
     """Learn from DATA; make the model file, or go on with it.
 
@@ -297,8 +300,11 @@ def learn(
     if forget_missing and not update:
         raise typer.BadParameter("--forget-missing must come with --update")
     params = params_of(param)
-    with locked(model):
+    with locked(model), contextlib.ExitStack() as ends:
         tagger = _opened(model, method, params, seed, hash_bits, encoder, keep_text)
+        if ray is not None:
+            tagger.learner, store = on_shards(tagger.learner, ray, shards)
+            ends.callback(store.close)
         if update and not hasattr(tagger.learner, "has_item"):
             raise Failed(f"{model}: {type(tagger.learner).__name__} keeps no items to be updated")
         download(data, quiet)

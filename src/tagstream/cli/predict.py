@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -27,7 +28,16 @@ from tagstream.cli.options import (
     rule_of,
 )
 from tagstream.cli.output import Failed, new_table, put, put_json, put_table, with_marks
-from tagstream.cli.records import Reading, check_columns, cut, download, is_data_set, name_of
+from tagstream.cli.ray import RayOption, ShardsOption, in_order
+from tagstream.cli.records import (
+    Reading,
+    check_columns,
+    cut,
+    download,
+    is_data_set,
+    is_stream,
+    name_of,
+)
 
 if TYPE_CHECKING:
     from tagstream.data import Batch
@@ -81,6 +91,8 @@ def predict(
     ] = "jsonl",
     encoder: EncoderOption = None,
     chunk: ChunkOption = 256,
+    ray: RayOption = None,
+    shards: ShardsOption = 2,
 ) -> None:
     """Suggest tags for the records of DATA, one line each on standard output.
 
@@ -96,6 +108,7 @@ def predict(
       cat titles.txt | tagstream predict - --format lines --model m.tgs --why
       tail -f new.jsonl | tagstream predict - --model m.tgs --chunk 1
       tagstream predict new.csv --model m.tgs --show scores --out csv > scores.csv
+      tagstream predict large.jsonl --model m.tgs --ray here > tags.jsonl
     """
     for option, value, choices in (
         ("--show", show, ("labels", "scores")),
@@ -105,34 +118,69 @@ def predict(
             raise typer.BadParameter(f"{option} must be one of {', '.join(choices)}, got {value!r}")
     if why and out == "csv":
         raise typer.BadParameter("--why must come with --out jsonl")
-    tagger = _open(model, encoder, rule_of(decide, threshold))
+    if ray is not None and is_stream(data):
+        raise typer.BadParameter("--ray must come with a file that several processes can read")
+    rule, form = rule_of(decide, threshold), _Form(show, top, why, out)
+    tagger = _open(model, encoder, rule)
     if why:
         _check_explains(tagger, model)
-    form: Callable[[Any, Suggestion], str]
-    if out == "jsonl":
+    put(form.header(tagger))
+    if ray is None:
+        for first, batch in _numbered(tagger, reading, data, chunk):
+            put(form.text(tagger, first, batch))
+        return
+    model, data = os.path.abspath(model), data if is_data_set(data) else os.path.abspath(data)
 
-        def form(name: Any, found: Suggestion) -> str:
-            return _as_json(name, found, show, top)
+    def read() -> Iterator[tuple[int, Batch]]:
+        return _numbered(_open(model, encoder), reading, data, chunk)
 
-    else:
-        tags = tagger.tags
-        header = ["labels"] if show == "labels" else tags
-        put(_csv([["id", *(header if top is None else ["rank", "label", "score"])]]))
+    def make() -> Callable[[tuple[int, Batch]], str]:
+        own = _open(model, encoder, rule)
+        return lambda numbered: form.text(own, *numbered)
 
-        def form(name: Any, found: Suggestion) -> str:
-            return _csv(_as_rows(name, found, show, top, tags))
+    for text in in_order(read, make, ray, shards):
+        put(text)
 
+
+def _numbered(
+    tagger: Tagger, reading: Reading, data: str, size: int
+) -> Iterator[tuple[int, Batch]]:
+    """Read batches, each with the number of its first record."""
     first = 0
-    for batch in _batches(tagger, reading, data, chunk):
+    for batch in _batches(tagger, reading, data, size):
+        yield first, batch
+        first += len(batch)
+
+
+class _Form(NamedTuple):
+    """What is printed of suggestions."""
+
+    show: str
+    top: int | None
+    why: bool
+    out: str
+
+    def header(self, tagger: Tagger) -> str:
+        """Return what comes before all lines."""
+        if self.out == "jsonl":
+            return ""
+        named = ["labels"] if self.show == "labels" else tagger.tags
+        return _csv([["id", *(named if self.top is None else ["rank", "label", "score"])]])
+
+    def text(self, tagger: Tagger, first: int, batch: Batch) -> str:
+        """Return the lines of a batch whose first record has the number ``first``."""
         names = [
             first + i if name is None else name
             for i, name in enumerate(batch.ids or [None] * len(batch))
         ]
-        lines = [form(*pair) for pair in zip(names, tagger.suggest(batch), strict=True)]
-        if why:
+        pairs = zip(names, tagger.suggest(batch), strict=True)
+        if self.out == "csv":
+            tags = tagger.tags
+            return "".join(_csv(_as_rows(*pair, self.show, self.top, tags)) for pair in pairs)
+        lines = [_as_json(*pair, self.show, self.top) for pair in pairs]
+        if self.why:
             lines = [_with_why(line, tagger, cut(batch, i, i + 1)) for i, line in enumerate(lines)]
-        put("".join(lines))
-        first += len(batch)
+        return "".join(lines)
 
 
 def _as_json(name: Any, found: Suggestion, show: str, top: int | None) -> str:

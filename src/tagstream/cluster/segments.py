@@ -151,7 +151,7 @@ def numbers_of(dump: Dump) -> Positions:
 
 
 def joined(dumps: list[Dump], held: Held, n_forgotten: int) -> Dump:
-    """Return the dump of one store that holds all of them."""
+    """Return the dump of one store that holds all of them, in the same order."""
     last = dumps[-1]
     sizes = [n_rows(dump) for dump in dumps]
     rows = {
@@ -164,8 +164,8 @@ def joined(dumps: list[Dump], held: Held, n_forgotten: int) -> Dump:
         rows["indptr"] = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
     whole: Dump = {
         "rows": rows,
-        "labels": np.concatenate([dump["labels"] for dump in dumps]),
         "codes": None,
+        "labels": np.concatenate([dump["labels"] for dump in dumps]),
         "known": None,
         "ids": None,
         "numbers": None,
