@@ -350,7 +350,7 @@ def _draw_ablation(results: Results) -> Any:
             changes = [100 * sign * change(results, name, m, measure) for m in there]
             shift = 0.08 * (k - (len(names) - 1) / 2)
             panel.plot(changes, [methods.index(m) + shift for m in there], **_line(look))
-            worst, best = min(worst, *changes), max(best, *changes)
+            worst, best = min([worst, *changes]), max([best, *changes])
         panel.axvline(0, color="black", linewidth=0.8)
         panel.set_title(title)
         panel.set_xscale("symlog", linthresh=5, linscale=0.8)
