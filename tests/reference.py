@@ -414,6 +414,8 @@ class SlowCopies:
         K = self.K[int(corrected), self.bin(similarity)]
         K[0] += R
         K[1] += 1 - R
+
+
 # ---------------------------------------------------------------------- text features
 
 _UNSPACED_SCRIPTS = re.compile(
