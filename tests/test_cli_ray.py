@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
+import warnings
 
 import pytest
 
 from tagstream import OML, make_stream
 from tagstream.cli import ray as cli_ray
 from tagstream.cli.output import Failed
+
+
+@pytest.fixture(autouse=True)
+def _tidy():
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray leaves ending processes to the garbage collector
+        gc.collect()
 
 
 def batches():

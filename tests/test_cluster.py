@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import os
 import signal
 import warnings
@@ -29,20 +30,35 @@ N, LEAF, SEGMENT = 330, 16, 64
 CUTS = ([N], [3, 170, N], [*range(37, N, 37), N])
 
 
+def start(ray, tries=5):
+    """Start Ray; it gives its processes thirty seconds, which a busy machine may not have."""
+    for left in reversed(range(tries)):
+        try:
+            ray.init(
+                num_cpus=2,
+                object_store_memory=100_000_000,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
+            return
+        except Exception as error:  # noqa: PERF203 - a few tries
+            ray.shutdown()
+            if not left or "timed out during startup" not in str(error):
+                raise
+
+
 @pytest.fixture(scope="module")
 def _ray():
     ray = pytest.importorskip("ray")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own affairs
-        ray.init(
-            num_cpus=2,
-            object_store_memory=100_000_000,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
+        start(ray)
     yield ray
-    ray.shutdown()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it leaves ending processes to the garbage collector
+        ray.shutdown()
+        gc.collect()
 
 
 @pytest.fixture
