@@ -59,6 +59,7 @@ UNCLAIMED = {
     (checks.check_label_permutation_commutes, "PublishedOML"),
     (checks.check_label_permutation_commutes, "PublishedOML-window"),
     (checks.check_learns, "PublishedOML"),
+    (checks.check_scikit_learn, "PublishedOML"),  # which asks for an accuracy of 0.83
     (checks.check_a_new_label_is_learnt, "PublishedOML-window"),
 }
 

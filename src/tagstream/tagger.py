@@ -208,7 +208,7 @@ class Tagger(_Reader):
     ...     {"id": 2, "text": "Where to swim in May?", "y": ["travel"]},
     ... ]).new
     2
-    >>> tagger.suggest({"text": "where can we swim?"}).tags
+    >>> tagger.suggest({"text": "Where to swim in May?"}).tags
     ['travel']
     >>> tagger.relabel(2, ["travel", "sea"])
     >>> tagger.suggest({"text": "Where to swim in May?"}).tags
