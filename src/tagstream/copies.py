@@ -38,6 +38,8 @@ BINS = np.array([0.8, 0.9, 0.97, 0.9999])  # lower ends
 PRIORS = np.array([[0.1, 0.2, 0.4, 0.5], [0.6, 0.8, 0.9, 0.97]])
 STRENGTHS = np.array([[10.0], [20.0]])
 
+HASH = 2654435761  # spreads features over a table
+
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -51,24 +53,33 @@ class Nearest(NamedTuple):
 
 
 @compiled
-def _cosine(stored: Inputs, a: int, queries: Inputs, i: int) -> float:
-    """Return the cosine of two sorted CSR rows, 0 if one of them is empty."""
-    e, last = queries.indptr[i], queries.indptr[i + 1]
-    g, end = stored.indptr[a], stored.indptr[a + 1]
-    dot = mine = theirs = 0.0
-    for c in range(e, last):
-        mine += np.float64(queries.data[c]) ** 2
-    for c in range(g, end):
-        theirs += np.float64(stored.data[c]) ** 2
-    while e < last and g < end:
-        if queries.indices[e] < stored.indices[g]:
-            e += 1
-        elif queries.indices[e] > stored.indices[g]:
-            g += 1
-        else:
-            dot += np.float64(queries.data[e]) * np.float64(stored.data[g])
-            e += 1
-            g += 1
+def _remember(queries: Inputs, i: int, keys: Ints, values: Vector) -> float:
+    """Write a sparse row into an open-addressing table; return the sum of its squares."""
+    for place in range(keys.shape[0]):
+        keys[place] = -1
+    total, mask = 0.0, keys.shape[0] - 1
+    for e in range(queries.indptr[i], queries.indptr[i + 1]):
+        place = queries.indices[e] * HASH >> 7 & mask
+        while keys[place] != -1:
+            place = (place + 1) & mask
+        keys[place], values[place] = queries.indices[e], queries.data[e]
+        total += np.float64(queries.data[e]) ** 2
+    return total
+
+
+@compiled
+def _cosine(stored: Inputs, a: int, mine: float, keys: Ints, values: Vector) -> float:
+    """Return the cosine of a stored row and the one remembered, 0 if one of them is empty."""
+    dot, theirs, mask = 0.0, 0.0, keys.shape[0] - 1
+    for g in range(stored.indptr[a], stored.indptr[a + 1]):
+        x = np.float64(stored.data[g])
+        theirs += x * x
+        place = stored.indices[g] * HASH >> 7 & mask
+        while keys[place] != -1:
+            if keys[place] == stored.indices[g]:
+                dot += values[place] * x
+                break
+            place = (place + 1) & mask
     product = math.sqrt(mine * theirs)
     return float(dot / product) if product > 0.0 else 0.0
 
@@ -93,13 +104,21 @@ def _most_similar(
     best: Ints,
     similarities: Vector,
 ) -> None:
+    sparse, size = queries.indptr.shape[0] > 0, 4
+    if sparse:
+        for i in range(candidates.shape[0]):
+            while size < 4 * (queries.indptr[i + 1] - queries.indptr[i]):
+                size *= 2
+    keys, values, mine = np.empty(size, np.int64), np.empty(size), 0.0
     for i in range(candidates.shape[0]):
+        if sparse:
+            mine = _remember(queries, i, keys, values)
         for c in range(candidates.shape[1]):
             a = candidates[i, c]
             if a < 0:
                 continue
-            if queries.indptr.shape[0]:
-                alike = _cosine(stored, a, queries, i)
+            if sparse:
+                alike = _cosine(stored, a, mine, keys, values)
             else:
                 alike = _closeness(stored, a, queries, i, factor)
             newer = alike == similarities[i] and a > best[i]

@@ -160,17 +160,16 @@ class Mapped:
         self._source, self._function = source, function
         self._kept: dict[int, Rows] | None = {} if keep else None
 
-    def _leaf(self, leaf: int, rows: Rows) -> Rows:
+    def _leaf(self, leaf: int, part: Part) -> Rows:
         if self._kept is None:
-            return self._function(rows)
+            return self._function(self._source._rows[part])
         if leaf not in self._kept:
-            self._kept[leaf] = self._function(rows)
+            self._kept[leaf] = self._function(self._source._rows[part])
         return self._kept[leaf]
 
     def _blocks(self) -> Iterator[tuple[int, Rows, Part]]:
-        rows = self._source._rows
         for leaf, part in self._source.leaves():
-            yield leaf, self._leaf(leaf, rows[part]), part
+            yield leaf, self._leaf(leaf, part), part
 
     def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""

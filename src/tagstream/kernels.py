@@ -25,7 +25,6 @@ __all__ = [
     "dense_squares",
     "embed",
     "gather_votes",
-    "normal_sparse",
     "pair_distance",
     "project_dense",
     "project_sparse",
@@ -134,31 +133,6 @@ def project_sparse(
             k = indices[e]
             for j in range(m):
                 out[i, j] += x * W[k, j]
-
-
-@compiled
-def normal_sparse(
-    indptr: npt.NDArray[Any],
-    indices: npt.NDArray[np.int32],
-    data: npt.NDArray[np.float32],
-    P: npt.NDArray[np.float32],
-    shift: npt.NDArray[np.float32],
-    out: npt.NDArray[np.float32],
-) -> None:
-    """``out += Xᵀ(X P − shift)`` for CSR rows X (n, p), P and out (p, q), in one pass over X."""
-    q = P.shape[1]
-    r = np.empty(q, np.float32)
-    for i in range(indptr.shape[0] - 1):
-        for j in range(q):
-            r[j] = -shift[j]
-        for e in range(indptr[i], indptr[i + 1]):
-            x, row = data[e], P[indices[e]]
-            for j in range(q):
-                r[j] += x * row[j]
-        for e in range(indptr[i], indptr[i + 1]):
-            x, row = data[e], out[indices[e]]
-            for j in range(q):
-                row[j] += x * r[j]
 
 
 @compiled

@@ -201,7 +201,7 @@ class Features:
         assert self.columns is not None
         place = self._place[rows.indices]
         keep = place >= 0
-        ends = np.concatenate(([0], np.cumsum(keep)))[rows.indptr]
+        ends = np.concatenate(([0], np.cumsum(keep)))[rows.indptr].astype(rows.indptr.dtype)
         kept = sp.csr_matrix((rows.shape[0], len(self.columns)), dtype=np.float32)
         kept.indices, kept.indptr = place[keep], ends
         kept.data = rows.data[keep].astype(np.float32, copy=False)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from tagstream.checks import LARGEST_VALUE, Rows, expect, expect_keys
 from tagstream.examples import Examples, count_labels
-from tagstream.kernels import column_products, normal_sparse, project_dense, project_sparse
+from tagstream.kernels import column_products, project_dense, project_sparse
 from tagstream.labels import Labels
 from tagstream.projection.features import (
     JITTER,
@@ -36,7 +36,7 @@ from tagstream.projection.features import (
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
 PRIMAL = 3000  # features up to which normal equations are formed
-ROUNDS, WARM_ROUNDS = 25, 5  # of conjugate gradients, from nothing and from the last fit
+ROUNDS, WARM_ROUNDS = 25, 2  # of conjugate gradients, from nothing and from the last fit
 LARGEST_WEIGHT = 1e60  # of P in a file; the inverse of the smallest features there are
 
 
@@ -370,10 +370,6 @@ def _single_right(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Any, .
 
 
 def _single_normal(P: Any, shift: Any, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
-    if sp.issparse(X):
-        out = np.zeros_like(P)
-        normal_sparse(X.indptr.astype(np.int64), X.indices, X.data, P, shift, out)
-        return (out,)
     return (np.asarray(X.T @ (X @ P - shift)),)
 
 

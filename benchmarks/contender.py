@@ -1,0 +1,227 @@
+"""One job for one version of tagstream: ``python contender.py JOB``, by that version's interpreter.
+
+It knows both versions and imports nothing of this folder, so that the previous version, which
+lives in an environment of its own, runs the very same lines.  It prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tagstream as ts
+
+NEW = hasattr(ts, "Tagger")
+SIZE = float(os.environ.get("TAGSTREAM_BENCH_SIZE", "1"))
+
+
+def sized(n: int) -> int:
+    return max(200, int(n * SIZE))
+
+
+def made_texts(n: int) -> list[dict[str, Any]]:
+    """Make n comments: the first half of a real one, and the second half of one tagged alike."""
+    real = Path(os.environ["TAGSTREAM_TEXT"]) / "goemotions-dev.jsonl"
+    records = [json.loads(line) for line in real.read_text(encoding="utf-8").splitlines()]
+    alike: dict[str, list[list[str]]] = {}
+    for record in records:
+        alike.setdefault("|".join(record["y"]), []).append(record["text"].split())
+    rng, out = random.Random(0), []
+    for i in range(n):
+        record = records[i % len(records)]
+        one, other = (rng.choice(alike["|".join(record["y"])]) for _ in range(2))
+        words = one[: (len(one) + 1) // 2] + other[len(other) // 2 :]
+        out.append({"id": str(i), "text": " ".join(words), "y": record["y"]})
+    return out
+
+
+def clock(function: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    out = function()
+    return time.process_time() - start, out
+
+
+def f1(truth: Any, predicted: Any) -> float:
+    truth, predicted = np.asarray(truth, bool), np.asarray(predicted, bool)
+    return float(2 * (truth & predicted).sum() / max(truth.sum() + predicted.sum(), 1))
+
+
+# ---------------------------------------------------------------------- streams
+def dense(n: int, p: int = 100, q: int = 14, seed: int = 1) -> tuple[Any, Any]:
+    stream = ts.make_stream(n, p=p, q=q, seed=seed)
+    return stream.X.astype(np.float32), stream.Y
+
+
+def of_file(name: str) -> tuple[Any, Any]:
+    data = ts.load(name)
+    order = np.random.default_rng(0).permutation(data.X.shape[0])[: sized(data.X.shape[0])]
+    return data.X[order], np.asarray(data.Y)[order]
+
+
+# ---------------------------------------------------------------------- jobs
+def text() -> dict[str, float]:
+    """20,000 records from a file into a model, then 1,000 more are predicted."""
+    n = sized(20_000)
+    records = made_texts(n + 1000)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "texts.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(r) + "\n" for r in records[:n])
+        rest = Path(folder) / "rest.jsonl"
+        with rest.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(r) + "\n" for r in records[n:])
+        tags = sorted({tag for r in records for tag in r["y"]})
+        truth = np.array([[tag in r["y"] for tag in tags] for r in records[n:]])
+
+        if NEW:
+
+            def learn() -> Any:
+                with path.open(encoding="utf-8") as file:
+                    return ts.Tagger().learn(map(json.loads, file)) or None
+
+            taken, _ = clock(learn)
+            tagger = ts.Tagger()
+            with path.open(encoding="utf-8") as file:
+                taken, _ = clock(lambda: tagger.learn(map(json.loads, file)))
+            said = tagger.suggest(records[n:])
+            predicted = np.array([[tag in s.tags for tag in tags] for s in said])
+        else:
+
+            def learn() -> Any:
+                data = ts.load(path)
+                return data, ts.OML(random_state=0).partial_fit(
+                    data.X, data.Y, classes=data.label_names
+                )
+
+            taken, (data, model) = clock(learn)
+            taken, (data, model) = clock(learn)
+            columns = [list(model.classes_).index(tag) for tag in tags]
+            predicted = model.predict(ts.load(rest).X)[:, columns]
+    return {"per s": n / taken, "micro-F1": f1(truth, predicted)}
+
+
+def one_at_a_time() -> dict[str, float]:
+    """Predict and learn one after the other under a window of 1,000."""
+    n = sized(21_000)
+    X, Y = dense(n)
+    model = ts.OML(window=1000, random_state=0)
+    said = np.zeros((n, Y.shape[1]), bool)
+    for i in range(1000):
+        model.learn_one(X[i], Y[i])
+    start = time.process_time()
+    for i in range(1000, n):
+        guess = model.predict_one(X[i])
+        said[i, list(guess)] = True
+        model.learn_one(X[i], Y[i])
+    taken = time.process_time() - start
+    return {"per s": (n - 1000) / taken, "micro-F1": f1(Y[1000:], said[1000:])}
+
+
+def _stream(X: Any, Y: Any) -> dict[str, float]:
+    """Learn nine tenths in blocks of 1,000, predict the rest."""
+    n = X.shape[0] * 9 // 10
+    model = ts.OML(random_state=0)
+
+    def learn() -> None:
+        for i in range(0, n, 1000):
+            model.partial_fit(X[i : min(i + 1000, n)], Y[i : min(i + 1000, n)])
+
+    taken, _ = clock(learn)
+    searching, predicted = clock(lambda: model.predict(X[n:]))
+    return {
+        "per s": n / taken,
+        "micro-F1": f1(Y[n:], predicted),
+        "predicted per s": (X.shape[0] - n) / searching,
+    }
+
+
+def growing() -> dict[str, float]:
+    """A dense stream of 50,000."""
+    return _stream(*dense(sized(50_000)))
+
+
+def mediamill() -> dict[str, float]:
+    return _stream(*of_file("mediamill"))
+
+
+def scene() -> dict[str, float]:
+    return _stream(*of_file("scene"))
+
+
+def image() -> dict[str, float]:
+    return _stream(*of_file("image"))
+
+
+def delicious() -> dict[str, float]:
+    X, Y = of_file("delicious")
+    n = sized(3000)
+    return _stream(X[:n], Y[:n])
+
+
+def bibtex() -> dict[str, float]:
+    return _stream(*of_file("bibtex"))
+
+
+def _longest(model: Any, X: Any, Y: Any, n: int) -> dict[str, float]:
+    """Learn n at once, then one by one past the next fit; return the longest call."""
+    model.partial_fit(X[:n], Y[:n])
+    worst = 0.0
+    for i in range(n, X.shape[0]):
+        start = time.process_time()
+        model.learn_one(X[i], Y[i])
+        worst = max(worst, time.process_time() - start)
+    return {"longest ms": 1e3 * worst}
+
+
+def longest_dense() -> dict[str, float]:
+    """The longest learn_one at 20,000 stored, with a lift if it is chosen."""
+    n = sized(18_000)
+    X, Y = dense(n + n // 3)
+    return _longest(ts.OML(lift="kernel", random_state=0), X, Y, n)
+
+
+def longest_text() -> dict[str, float]:
+    n = sized(18_000)
+    records = made_texts(n + n // 3)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "texts.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(r) + "\n" for r in records)
+        data = ts.load(path)
+    return _longest(ts.OML(random_state=0), data.X, np.asarray(data.Y), n)
+
+
+def first_call() -> dict[str, float]:
+    """Compile what a small dense stream needs; give it an empty NUMBA_CACHE_DIR."""
+    X, Y = dense(300)
+
+    def calls() -> None:
+        model = ts.OML(random_state=0).partial_fit(X[:200], Y[:200])
+        for x, y in zip(X[200:], Y[200:], strict=True):
+            model.predict_one(x)
+            model.learn_one(x, y)
+
+    return {"seconds": clock(calls)[0]}
+
+
+JOBS = {
+    name: job
+    for name, job in list(globals().items())
+    if callable(job) and getattr(job, "__module__", "") == __name__ and not name.startswith("_")
+    and name not in {"sized", "made_texts", "clock", "f1", "dense", "of_file"}
+}  # fmt: skip
+
+if __name__ == "__main__":
+    warm = ts.OML(random_state=0)
+    if sys.argv[1] != "first_call":
+        X, Y = dense(60)
+        warm.partial_fit(X, Y).predict(X)
+    print(json.dumps(JOBS[sys.argv[1]]()))
