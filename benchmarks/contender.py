@@ -63,7 +63,10 @@ def dense(n: int, p: int = 100, q: int = 14, seed: int = 1) -> tuple[Any, Any]:
 def of_file(name: str) -> tuple[Any, Any]:
     data = ts.load(name)
     order = np.random.default_rng(0).permutation(data.X.shape[0])[: sized(data.X.shape[0])]
-    return data.X[order], np.asarray(data.Y)[order]
+    X = data.X[order]
+    if not isinstance(X, np.ndarray) and 2 * X.nnz > X.shape[0] * X.shape[1]:
+        X = X.toarray()  # mediamill's sparse file has no zero
+    return X, np.asarray(data.Y)[order]
 
 
 # ---------------------------------------------------------------------- jobs

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import Bools, Rows, expect, expect_counts, expect_keys
+from tagstream.checks import Bools, Rows, expect, expect_counts, expect_keys, same_row
 from tagstream.copies import Copies, Nearest
 from tagstream.fastmap import FastMap, Inputs
 from tagstream.head import Evidence, Head
@@ -79,6 +79,8 @@ class Items(NamedTuple):
 
     def part(self, part: slice) -> Items:
         """Return some of the items."""
+        if part.start == 0 and part.stop == self.rows.shape[0]:
+            return self
         found = None if self.found is None else self.found[part]
         Z = None if self.Z is None else self.Z[part]
         return Items(self.rows[part], found, Z, _part_of(self.inputs, part))
@@ -92,6 +94,16 @@ class _Looked(NamedTuple):
     copied: Nearest  # the same as a row, and how similar
     corrected: Bools
     kept: Positions | None  # row of the first item that is kept when item i comes, and at the end
+
+
+class _Asked(NamedTuple):
+    """A single item that was asked about, and what was found: in a stream it is learnt next."""
+
+    rows: Rows
+    seen: int  # examples that were learnt before
+    found: Positions
+    near: Positions
+    nearest: Nearest
 
 
 class Belief:
@@ -115,6 +127,7 @@ class Belief:
         self.copies = Copies()
         self._factor = np.ones(0 if sparse else n_features)  # one over the columns' deviations
         self._recent = None if sparse else DenseRows(n_features)  # the latest rows, scaled
+        self._asked: _Asked | None = None
 
     @property
     def n_votes(self) -> int:
@@ -132,8 +145,19 @@ class Belief:
         parts = (self.head, self.fast, self.copies)
         return recent + self._factor.nbytes + sum(part.nbytes for part in parts)
 
+    def recall(self, rows: Rows, seen: int) -> Positions | None:
+        """Return the neighbours of the item that was asked about last, if it is the one to learn.
+
+        Nothing may have been learnt since: ``seen`` examples are stored.
+        """
+        asked = self._asked
+        if asked is None or asked.seen != seen or not same_row(asked.rows, rows):
+            return None
+        return asked.found
+
     def grow(self, q: int) -> None:
         """Have ``q`` labels from now on."""
+        self._asked = None
         self.head.grow(q)
         self.fast.grow(q)
 
@@ -151,46 +175,75 @@ class Belief:
             if items.Z is None:  # columns are scaled anew after 1, 2, 4, 8, … examples
                 stop = min(m, (1 << (seen + done).bit_length()) - seen)
             part = slice(done, stop)
-            known = None if labels.known is None else labels.known[part]
-            some = Labels(labels.Y[part], known)
-            self._learn_part(items.part(part), some, store, first + np.arange(done, stop))
+            some = labels
+            if stop - done < m:
+                known = None if labels.known is None else labels.known[part]
+                some = Labels(labels.Y[part], known)
+            positions = np.arange(first + done, first + stop)
+            self._learn_part(items.part(part), some, store, positions, seen + done)
             done = stop
             if items.Z is None and (seen + done).bit_count() == 1:
                 self._scale(store, first + done)
 
-    def _learn_part(self, items: Items, labels: Labels, store: Store, positions: Positions) -> None:
-        lo, ends = store.first_seen(positions), positions - self.head.lag
-        near = _NO_POSITIONS
-        if self._recent is not None:
-            self._recent.append(self._scaled(items.rows))
-            low = np.maximum(lo, ends - RECENT)
-            near = self._near(items.rows, NEAR, low, ends, int(positions[-1]) + 1)
-            if items.found is None:
-                found = self._near(items.rows, self.n_votes, low, ends, int(positions[-1]) + 1)
-                items = items._replace(found=found)
-            self._recent.drop(max(len(self._recent) - self._n_recent(store), 0))
-        elif items.found is None:
-            k = self.n_asked(store)
-            found = store.search_rows(items.rows, k, lo, np.maximum(ends, lo))[1]
+    def _learn_part(
+        self, items: Items, labels: Labels, store: Store, positions: Positions, seen: int
+    ) -> None:
+        known_already = self.recall(items.rows, seen) is not None
+        near, nearest = _NO_POSITIONS, None
+        if known_already:
+            assert self._asked is not None
+            _, _, found, near, nearest = self._asked
             items = items._replace(found=found)
-        kept = None
+            if self._recent is not None:
+                self._recent.append(self._scaled(items.rows))
+        else:
+            items, near = self._look_before(items, store, positions)
+        if self._recent is not None:
+            self._recent.drop(max(len(self._recent) - self._n_recent(store), 0))
+        self._asked = kept = None
         if store.window is not None:
-            kept = store.first_seen(np.append(positions, positions[-1] + 1))
-        looked = self._look_up(items, store, near, kept)
+            kept = store.first_seen(np.arange(positions[0], positions[-1] + 2))
+        looked = self._look_up(items, store, near, kept, nearest)
         p = self.head.learn(looked.evidence, self.fast, labels.Y, labels.known, looked.kept)
         self.copies.learn(
             p, looked.copied, looked.evidence.labels, looked.evidence.known, labels.Y, labels.known,
             corrected=looked.corrected,
         )  # fmt: skip
 
-    def _near(self, rows: Rows, k: int, lo: Positions, hi: Positions, end: int) -> Positions:
+    def _look_before(
+        self, items: Items, store: Store, positions: Positions
+    ) -> tuple[Items, Positions]:
+        """Look up what was near items when they came."""
+        lo, ends = store.first_seen(positions), positions - self.head.lag
+        if self._recent is not None:
+            end, scaled = int(positions[-1]) + 1, self._scaled(items.rows)
+            self._recent.append(scaled)
+            low = np.maximum(lo, ends - RECENT)
+            if items.found is None:
+                items = items._replace(found=self._near(scaled, self.n_votes, low, ends, end))
+            return items, self._near(scaled, NEAR, low, ends, end)
+        if items.found is None:
+            found = store.search_rows(items.rows, self.n_asked(store), lo, np.maximum(ends, lo))[1]
+            items = items._replace(found=found)
+        return items, _NO_POSITIONS
+
+    def _near(
+        self,
+        scaled: npt.NDArray[np.float32],
+        k: int,
+        lo: Positions,
+        hi: Positions,
+        end: int,
+    ) -> Positions:
         """Return the k nearest of the latest rows, which end before position ``end``."""
         assert self._recent is not None
         shift = end - len(self._recent)
         low = np.maximum(lo - shift, 0)
         k = min(k, max(len(self._recent), 1))  # there are no more, and room for all takes some
-        found = self._recent.search(self._scaled(rows), k, low, np.maximum(hi - shift, low))[1]
-        return np.where(found >= 0, found + shift, -1)
+        found = self._recent.search(scaled, k, low, np.maximum(hi - shift, low))[1]
+        if shift:
+            np.add(found, shift, out=found, where=found >= 0)
+        return found
 
     def _n_recent(self, store: Store) -> int:
         """Return how many of the latest rows are kept here: never more than the store keeps."""
@@ -221,6 +274,7 @@ class Belief:
 
     def refit(self, spread: Spread, ridge: float, store: Store) -> None:
         """Start the fast map again after a fit of the projection."""
+        self._asked = None
         if self.fast.sparse != (spread.shift is None):
             self.fast = FastMap(sparse=spread.shift is None)
             self.fast.grow(self.head.n_labels)
@@ -234,6 +288,7 @@ class Belief:
     # ------------------------------------------------------------------ corrections
     def relabel(self, item: Items, old: Labels, new: Labels) -> None:
         """Learn that one stored item has other labels."""
+        self._asked = None
         self.head.recount(old.Y, -1, old.known)
         self.head.recount(new.Y, 1, new.known)
         if item.Z is not None:
@@ -241,6 +296,7 @@ class Belief:
 
     def forget(self, position: int, old: Labels, store: Store) -> None:
         """Take one item out, which the store has lost already."""
+        self._asked = None
         self.head.recount(old.Y, -1, old.known)
         if self._recent is not None:
             at = position - (len(store) + 1 - len(self._recent))
@@ -249,6 +305,7 @@ class Belief:
 
     def keep(self, columns: list[list[int]], store: Store) -> None:
         """Make each label anew of old ones, and count those of the stored items again."""
+        self._asked = None
         self.head.keep(columns)
         for first in range(0, len(store), RECOUNTED):
             labels = store.labels(slice(first, min(first + RECOUNTED, len(store))))
@@ -259,6 +316,12 @@ class Belief:
     def scores(self, items: Items, store: Store) -> Vector:
         """Return the probabilities of m items, (m, q)."""
         looked = self._look_up(*self._look(items, store))
+        asked = looked.evidence.found
+        # Where labels come late, or all that is stored votes, what is learnt from is another thing.
+        if len(asked) == 1 and not self.head.lag and len(store) > self.n_votes:
+            near = looked.evidence.near
+            nearest = looked.copied._replace(positions=looked.nearest)
+            self._asked = _Asked(items.rows.copy(), store.n_seen, asked, near, nearest)
         return self._blend(self.head.score(looked.evidence, self.fast), looked)[0]
 
     def reasons(self, items: Items, store: Store) -> Reasons:
@@ -281,19 +344,27 @@ class Belief:
                 found = store.search_rows(items.rows, self.n_asked(store))[1]
                 items = items._replace(found=found)
             return items, store, _NO_POSITIONS
-        lo = np.maximum(lo, n - RECENT)
+        lo, scaled = np.maximum(lo, n - RECENT), self._scaled(items.rows)
         if items.found is None:
-            items = items._replace(found=self._near(items.rows, self.n_votes, lo, hi, n))
-        return items, store, self._near(items.rows, NEAR, lo, hi, n)
+            items = items._replace(found=self._near(scaled, self.n_votes, lo, hi, n))
+        return items, store, self._near(scaled, NEAR, lo, hi, n)
 
     def _look_up(
-        self, items: Items, store: Store, near: Positions, kept: Positions | None = None
+        self,
+        items: Items,
+        store: Store,
+        near: Positions,
+        kept: Positions | None = None,
+        nearest: Nearest | None = None,
     ) -> _Looked:
-        """Ask the store for labels; those before ``kept`` fall out of the window."""
+        """Ask the store for labels; those before ``kept`` fall out of the window.
+
+        ``nearest`` is the most similar stored item of each, if that is known already.
+        """
         assert items.found is not None
-        candidates = np.hstack([items.found, near[:, :1]]) if near.size else items.found
-        factor = None if self.sparse else self._factor
-        nearest = store.similar(items.rows, candidates, factor)
+        if nearest is None:
+            candidates = np.concatenate([items.found, near[:, :1]], axis=1) if near.size else items.found
+            nearest = store.similar(items.rows, candidates, None if self.sparse else self._factor)
         gone = _NONE_GONE if kept is None else np.arange(kept[0], kept[-1])
         there = store.neighbors(items.found, near, nearest.positions, gone)
         found, near, copied, gone = there.rows

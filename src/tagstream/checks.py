@@ -16,6 +16,7 @@ from threadpoolctl import ThreadpoolController
 __all__ = [
     "DataError",
     "blas_threads",
+    "bounded",
     "check_choice",
     "check_number",
     "check_rows",
@@ -23,6 +24,7 @@ __all__ = [
     "expect_counts",
     "expect_indptr",
     "expect_keys",
+    "same_row",
 ]
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -136,6 +138,12 @@ def blas_threads(work: float) -> AbstractContextManager[Any]:
     return limited
 
 
+def bounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Bring values, in place, into the range that features may have."""
+    np.minimum(values, LARGEST_VALUE, out=values)  # for few numbers much faster than np.clip
+    return np.maximum(values, -LARGEST_VALUE, out=values)
+
+
 def check_rows(X: Any, estimator: Any = None) -> Rows:
     """Return ``X`` as a finite 2-D float array or canonical CSR matrix; never change the input."""
     rows = check_array(
@@ -158,3 +166,12 @@ def check_rows(X: Any, estimator: Any = None) -> Rows:
             "scale the features"
         )
     return rows
+
+
+def same_row(a: Rows, b: Rows) -> bool:
+    """Tell whether two single rows are the same to the last bit."""
+    if a.shape != b.shape:
+        return False
+    if isinstance(a, np.ndarray):
+        return bool(a.tobytes() == b.tobytes())
+    return bool(a.data.tobytes() == b.data.tobytes() and a.indices.tolist() == b.indices.tolist())

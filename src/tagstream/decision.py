@@ -78,7 +78,7 @@ def _cuts(scores: npt.NDArray[np.float64], beta: float) -> npt.NDArray[np.float6
     """Return the score from which a label is suggested, (n, 1); a row knows nothing of others."""
     if beta == 0.0 or not scores.size:
         return np.full((len(scores), 1), 0.5 * (1.0 - beta))
-    ranked = -np.sort(-scores, axis=1)
+    ranked = np.sort(scores, axis=1)[:, ::-1]
     # Accumulated, not summed: the order of the additions must not depend on the other rows.
     hits = np.add.accumulate(ranked, axis=1)
     nothing = np.multiply.accumulate(1.0 - ranked, axis=1)[:, -1:]

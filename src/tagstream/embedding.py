@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import projection
-from tagstream.checks import Rows, blas_threads, check_number
+from tagstream.checks import Rows, blas_threads, check_number, same_row
 from tagstream.fastmap import Inputs, inputs_of
 from tagstream.memory import Store
 from tagstream.projection.ridge import Spread
@@ -90,7 +90,7 @@ class Embedding:
         the next to be learnt.
         """
         last = self._last
-        if last is not None and _same(last[0], rows):
+        if last is not None and same_row(last[0], rows):
             return last[1]
         assert self.projection is not None
         inputs = self.projection.inputs(rows)
@@ -218,12 +218,3 @@ class Embedding:
         if store.code_width != d:
             raise ValueError(f"codes must have {d} columns, got {store.code_width}")
         return made
-
-
-def _same(a: Rows, b: Rows) -> bool:
-    """Tell whether two single rows are the same to the last bit."""
-    if a.shape != b.shape:
-        return False
-    if isinstance(a, np.ndarray):
-        return bool(a.tobytes() == b.tobytes())
-    return bool(a.data.tobytes() == b.data.tobytes() and a.indices.tolist() == b.indices.tolist())

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
 from tagstream.kernels import compiled
@@ -61,22 +60,25 @@ class Inputs(NamedTuple):
     dense: npt.NDArray[np.float32]
 
 
+_NO_INPUTS = Inputs(
+    np.empty(0, np.int64),
+    np.empty(0, np.int32),
+    np.empty(0, np.float32),
+    np.empty((0, 0), np.float32),
+)
+
+
 def inputs_of(rows: Rows | None) -> Inputs:
     """Return rows, CSR or dense, in the form of the compiled loops; None stands for no rows."""
-    if sp.issparse(rows):
-        assert rows is not None
-        return Inputs(
-            rows.indptr.astype(np.int64),
-            rows.indices.astype(np.int32, copy=False),
-            rows.data.astype(np.float32, copy=False),
-            np.empty((0, 0), np.float32),
-        )
-    dense = np.empty((0, 0)) if rows is None else rows
+    if rows is None:
+        return _NO_INPUTS
+    if isinstance(rows, np.ndarray):
+        return _NO_INPUTS._replace(dense=np.ascontiguousarray(rows, np.float32))
     return Inputs(
-        np.empty(0, np.int64),
-        np.empty(0, np.int32),
-        np.empty(0, np.float32),
-        np.ascontiguousarray(dense, np.float32),
+        rows.indptr.astype(np.int64),
+        rows.indices.astype(np.int32, copy=False),
+        rows.data.astype(np.float32, copy=False),
+        _NO_INPUTS.dense,
     )
 
 

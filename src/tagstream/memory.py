@@ -122,8 +122,8 @@ class Store(Protocol):
     ) -> None:
         """Add examples; what no longer fits the window stays until :meth:`forget`."""
 
-    def forget(self) -> Labels | None:
-        """Drop what lies before the window, and return its labels; None if nothing does."""
+    def forget(self) -> None:
+        """Drop what lies before the window."""
 
     def remove(self, position: int) -> Labels:
         """Take one example out, and return its labels."""
@@ -612,14 +612,11 @@ class LocalStore:
             self._codes.append(codes)
         self._n_seen += n
 
-    def forget(self) -> Labels | None:
-        """Drop what lies before the window, and return its labels; None if nothing does."""
+    def forget(self) -> None:
+        """Drop what lies before the window."""
         excess = 0 if self.window is None else len(self) - self.window
-        if excess <= 0:
-            return None
-        gone = self.labels(slice(excess))
-        self.drop(excess)
-        return gone
+        if excess > 0:
+            self.drop(excess)
 
     def drop(self, n: int) -> None:
         """Drop the ``n`` oldest examples."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import convex, metric
-from tagstream.checks import LARGEST_VALUE, check_number, expect, expect_counts, expect_keys
+from tagstream.checks import bounded, check_number, expect, expect_counts, expect_keys
 from tagstream.examples import Examples
 from tagstream.kernels import project_dense
 from tagstream.labels import Labels
@@ -155,10 +155,11 @@ class Space:
 
     def _note(self, losses: Matrix, steps: Matrix, degenerate: npt.NDArray[np.bool_]) -> None:
         """Remember what rounds did."""
-        self.n_updates += int((steps > 0).sum())
-        self.n_degenerate += int(degenerate.sum())
-        # A running sum, so that the order of additions does not depend on the calls.
-        self.cumulative_loss = float(np.cumsum(np.append(self.cumulative_loss, losses))[-1])
+        self.n_updates += int(np.count_nonzero(steps > 0))
+        self.n_degenerate += int(np.count_nonzero(degenerate))
+        # One after another, so that the order of additions does not depend on the calls.
+        for loss in losses.tolist():
+            self.cumulative_loss += loss
         self.loss, self.step = float(losses[-1]), float(steps[-1])
 
     # ------------------------------------------------------------------ codes
@@ -176,8 +177,7 @@ class Space:
         out = np.empty((len(Z), self.codec.shape[1]))
         project_dense(Z, self.codec, np.zeros(out.shape[1]), out)
         # Squares of codes must stay in single precision, whatever was asked for.
-        np.clip(out, -LARGEST_VALUE, LARGEST_VALUE, out=out)
-        return out.astype(np.float32)
+        return bounded(out).astype(np.float32)
 
     @property
     def scale(self) -> float:

@@ -298,12 +298,11 @@ class ShardedStore:
             if self._open.n_seen % self._size == 0:
                 self._seal()
 
-    def forget(self) -> Labels | None:
-        """Drop what lies before the window, and return its labels; None if nothing does."""
+    def forget(self) -> None:
+        """Drop what lies before the window."""
         excess = 0 if self.window is None else len(self) - self.window
         if excess <= 0:
-            return None
-        gone = self.labels(slice(excess))
+            return
         self.n_forgotten += excess
         while excess and self._segments:
             oldest = self._segments[0]
@@ -315,7 +314,6 @@ class ShardedStore:
                 self._drop_segment(self._segments.pop(0))
         if excess:
             self._open.drop(excess)
-        return gone
 
     def _drop_segment(self, segment: Segment) -> None:
         if not self._home.pins[segment.key]:

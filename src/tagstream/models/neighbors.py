@@ -209,10 +209,13 @@ class NeighborClassifier(StreamClassifier):
         while done < n:
             stop = self._next_stop(seen)
             size = min(n - done, stop - seen, self._store.block_size(BLOCK))
-            part = slice(done, done + size)
-            known = None if labels.known is None else labels.known[part]
-            named = None if ids is None else ids[part]
-            self._learn_block(rows[part], Labels(labels.Y[part], known), named, seen)
+            if size == n:
+                self._learn_block(rows, labels, ids, seen)
+            else:
+                part = slice(done, done + size)
+                known = None if labels.known is None else labels.known[part]
+                named = None if ids is None else ids[part]
+                self._learn_block(rows[part], Labels(labels.Y[part], known), named, seen)
             self._store.forget()
             done, seen = done + size, seen + size
             if seen == stop:

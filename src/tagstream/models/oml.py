@@ -160,15 +160,19 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
     ) -> None:
         store, belief = self._store, self._belief
-        items = Items(rows, None, None, inputs_of(None))
         if self._embedding.projection is None:
+            items = Items(rows, None, None, inputs_of(None))
             store.append(rows, labels, ids)
         else:
             made = self._embedding(rows)
-            positions = len(store) + np.arange(rows.shape[0])
+            positions = np.arange(len(store), len(store) + rows.shape[0])
             store.append(rows, labels, ids, made.codes)
-            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
-            found = store.search_codes(made.codes, k, lo, positions)[1]
+            lo, found = store.first_seen(positions), None
+            k = 1 if belief is None else belief.n_asked(store)
+            if belief is not None:
+                found = belief.recall(rows, seen)
+            if found is None:
+                found = store.search_codes(made.codes, k, lo, positions)[1]
             nearest = found[:, 0]
             theirs = store.labels(np.maximum(nearest, 0))
             self._embedding.space.play(made.Z, labels, theirs, nearest < 0, step_max=self.step_max)

@@ -250,7 +250,12 @@ def _ridge_of_all(examples: Examples, choice: Choice, lift_size: int, seed: int)
     if min(examples.shape) > RIDGE_SAMPLE:
         examples = examples.sample(RIDGE_SAMPLE)
     X = Design(examples, make_features(examples, choice, lift_size, seed))
-    inner, right = X.equations()[:2] if X.primal else (X.gram()[0], None)
+    right = None
+    if X.primal:
+        inner, right = X.equations()[:2]
+        inner, right = X.features.turned_both(inner), X.features.turned(right)
+    else:
+        inner = X.gram()[0]
     values, U = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True)
     values = np.maximum(values, 0.0)
     if right is not None:

@@ -165,9 +165,8 @@ class Features:
     columns : int array of shape (a,), or None
         Of sparse rows without a lift, the columns that are kept.
     lift : Lift or None
-    factor : array of shape (D, D), or None
-        The features of a kernel are not at right angles: with K = LLᵀ the kernel matrix of its
-        stored rows, ΦL⁻ᵀ are.  This is L.
+    kernel : array of shape (D, D), or None
+        Of a kernel's stored rows, the matrix K.
     n_features : int
         How many there are.
     moments : pair of arrays of shape (p,), or None
@@ -181,7 +180,7 @@ class Features:
     deviation: Matrix | None
     columns: npt.NDArray[np.int32] | None
     lift: Lift | None
-    factor: Matrix | None
+    kernel: Matrix | None
     n_features: int
     moments: tuple[Matrix, Matrix] | None = None
     n_inputs: int = 0
@@ -224,11 +223,22 @@ class Features:
             return 0.0
         return self.middle if self.deviation is None else self.middle / self.deviation
 
+    @cached_property
+    def factor(self) -> Matrix | None:
+        """The factor L of K = LLᵀ: a kernel's features Φ are not at right angles, ΦL⁻ᵀ are."""
+        if self.kernel is None:
+            return None
+        return np.asarray(scipy.linalg.cholesky(self.kernel, lower=True))
+
     def original(self, P: Matrix) -> Matrix:
         """Return the weights L⁻ᵀP of the features themselves."""
         if self.factor is None:
             return P
         return np.asarray(scipy.linalg.solve_triangular(self.factor, P, trans=1, lower=True))
+
+    def turned_both(self, A: Matrix) -> Matrix:
+        """Return L⁻¹AL⁻ᵀ of a symmetric A."""
+        return self.turned(self.turned(A).T)
 
     def turned(self, R: Matrix) -> Matrix:
         """Return L⁻¹R."""
@@ -254,9 +264,9 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
         return Features(unit, middle, spread, None, None, None, p, (middle, deviation))
     # Rows that differ by next to nothing ask for numbers beyond the range of single precision.
     u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), STEEPEST)
-    lift, factor = _make_lift(examples, choice.lift, unit, middle, u, lift_size, seed)
+    lift, kernel = _make_lift(examples, choice.lift, unit, middle, u, lift_size, seed)
     both = None if examples.sparse else (middle, deviation)
-    return Features(unit, None, None, None, lift, factor, len(lift.b), both)
+    return Features(unit, None, None, None, lift, kernel, len(lift.b), both)
 
 
 def _used_columns(examples: Examples) -> npt.NDArray[np.int32]:
@@ -299,7 +309,7 @@ def _column_squares(
 def _make_lift(
     examples: Examples, kind: str, unit: bool, middle: Matrix, u: Any, size: int, seed: int
 ) -> tuple[Lift, Matrix | None]:
-    """Return the lift, and of a kernel the factor L of its matrix."""
+    """Return the lift, and of a kernel the matrix of its stored rows."""
     p, u = len(middle), u.astype(np.float32)
     if kind == "fourier":
         draw = _directions if p * size <= CACHED else _directions.__wrapped__
@@ -313,7 +323,7 @@ def _make_lift(
     wide = scaled.astype(np.float64)
     K = np.exp(-0.5 * squared_distances(wide @ wide.T))
     K[np.diag_indices(len(K))] += JITTER
-    return lift, scipy.linalg.cholesky(K, lower=True, overwrite_a=True)
+    return lift, K
 
 
 @lru_cache(maxsize=2)

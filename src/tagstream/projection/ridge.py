@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import LARGEST_VALUE, Rows, expect, expect_keys
+from tagstream.checks import Rows, bounded, expect, expect_keys
 from tagstream.examples import Examples, count_labels
 from tagstream.kernels import column_products, project_dense, project_sparse
 from tagstream.labels import Labels
@@ -115,7 +115,7 @@ class Projection:
                 inputs.data.astype(np.float32, copy=False), self.P, self.c, out,
             )  # fmt: skip
         # Labels are 0 and 1: what is farther from them than any feature may be says no more.
-        return np.clip(out, -LARGEST_VALUE, LARGEST_VALUE, out=out)
+        return bounded(out)
 
     @property
     def n_inputs(self) -> int:
@@ -179,11 +179,11 @@ class Equations(NamedTuple):
     Attributes
     ----------
     inner, right : arrays of shape (p, p) and (p, q)
-        X̃ᵀX̃ and X̃ᵀT.
+        X̃ᵀX̃ and X̃ᵀT, of a kernel's features as they are.
     mid : array of shape (p,)
         Mean of the features.
     variances : array of shape (p,)
-        Sums of their squares, centred; of a kernel's before they are turned.
+        Sums of their squares, centred.
     rounding : float
         About how far below zero rounding leaves the eigenvalues.
     """
@@ -261,13 +261,12 @@ class Design:
         """Return X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass."""
 
         inner, right, total, targets = self._X.sum(partial(_equations, self.mean))
-        mid, turn = total / self.n, self.features.turned
-        lifted = self.features.factor is not None
-        rounding = float(np.trace(inner)) * (1e-15 / JITTER if lifted else 1e-12)
+        mid, kernel = total / self.n, self.features.kernel
+        rounding = float(np.trace(inner)) * (1e-12 if kernel is None else 1e-15 / JITTER)
         inner -= self.n * np.outer(mid, mid)
         right -= np.outer(mid, targets)
         variances = np.maximum(np.diag(inner), 0.0)
-        return Equations(turn(turn(inner).T), turn(right), mid, variances, rounding)
+        return Equations(inner, right, mid, variances, rounding)
 
     def transposed(self, R: Matrix) -> Matrix:
         """Return X̃ᵀR for R of shape (n, q)."""
@@ -394,7 +393,7 @@ def fit(
         if features.deviation is not None:
             guess *= features.deviation[:, None]
     P, shift, mid, variances = _solve(design, choice.ridge, guess)
-    P = np.ascontiguousarray(features.original(P))  # in the one order kernels are compiled for
+    P = np.ascontiguousarray(P)  # in the one order kernels are compiled for
     c = design.mean + shift - (mid + features.offset) @ P
     mean, deviation = features.moments or (None, None)
     if features.lift is not None:
@@ -431,6 +430,12 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
     if X.p <= PRIMAL if X.primal else X.n <= DIRECT:
         if X.primal:
             inner, right, mid, variances, rounding = X.equations()
+            if X.features.kernel is not None and not X.masked:
+                # ‖L⁻ᵀP‖² = PᵀKP: nothing needs to be turned.
+                inner += max(ridge, rounding) * X.features.kernel
+                factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
+                return np.asarray(scipy.linalg.cho_solve(factor, right)), none, mid, variances
+            inner, right = X.features.turned_both(inner), X.features.turned(right)
         else:
             (inner, rounding), mid, variances = X.gram(), X.mid, X.variances()
             right = X.targets(X.examples.every()[1])
@@ -440,7 +445,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         P = scipy.linalg.cho_solve(factor, right)
         P = np.asarray(P) if X.primal else X.transposed(P)
         if not X.masked:
-            return P, none, mid, variances
+            return X.features.original(P), none, mid, variances
         start, tolerance, rounds = P, 1e-10, 500
 
         def apply_inverse(B: Matrix) -> Matrix:
@@ -457,7 +462,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
         start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
         tolerance, rounds = 1e-3, ROUNDS if cold or X.masked else WARM_ROUNDS
-        if not X.masked and X.features.factor is None:  # turned features are made in double
+        if not X.masked and X.features.kernel is None:  # turned features are made in double
             scale = diagonal.astype(np.float32)
             P = _conjugate_gradients(
                 lambda P: X.single_normal(P, ridge), lambda B: B / scale,
@@ -475,7 +480,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         lambda V: X.masked_normal(V, ridge), precondition,
         X.masked_right(), np.vstack([start, none]), tolerance, rounds,
     )  # fmt: skip
-    return V[:-1], V[-1], mid, variances
+    return X.features.original(V[:-1]), V[-1], mid, variances
 
 
 def _conjugate_gradients(
