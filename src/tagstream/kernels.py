@@ -87,8 +87,8 @@ def project_dense(
 ) -> None:
     """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m), in the precision of ``out``.
 
-    Blocks of columns stay in the first-level cache; four features at a time are added, one
-    after the other, in one pass over them.
+    Blocks of columns stay in the first-level cache; two rows take turns at four features, which
+    are added one after the other.
     """
     n, p = X.shape
     m = W.shape[1]
@@ -96,22 +96,29 @@ def project_dense(
     whole = p - p % 4
     for left in range(0, m, COLUMNS):
         right = min(left + COLUMNS, m)
-        for i in range(n):
-            row = out[i, left:right]
+        for i in range(0, n, 2):
+            i2 = min(i + 1, n - 1)  # the last of an odd number stands alone
+            a, b = out[i, left:right], out[i2, left:right]
             for j in range(right - left):
-                row[j] = c[left + j]
-            for k in range(0, whole, 4):
+                a[j] = c[left + j]
+                b[j] = c[left + j]
+            for k in range(0, whole if i2 > i else 0, 4):
                 x0, x1 = number(X[i, k]), number(X[i, k + 1])
                 x2, x3 = number(X[i, k + 2]), number(X[i, k + 3])
+                y0, y1 = number(X[i2, k]), number(X[i2, k + 1])
+                y2, y3 = number(X[i2, k + 2]), number(X[i2, k + 3])
                 w0, w1 = W[k, left:right], W[k + 1, left:right]
                 w2, w3 = W[k + 2, left:right], W[k + 3, left:right]
                 for j in range(right - left):
-                    row[j] = (((row[j] + x0 * w0[j]) + x1 * w1[j]) + x2 * w2[j]) + x3 * w3[j]
-            for k in range(whole, p):
-                x = number(X[i, k])
-                w = W[k, left:right]
+                    a[j] = (((a[j] + x0 * w0[j]) + x1 * w1[j]) + x2 * w2[j]) + x3 * w3[j]
+                    b[j] = (((b[j] + y0 * w0[j]) + y1 * w1[j]) + y2 * w2[j]) + y3 * w3[j]
+            for k in range(whole if i2 > i else 0, p):
+                x, y, w = number(X[i, k]), number(X[i2, k]), W[k, left:right]
                 for j in range(right - left):
-                    row[j] += x * w[j]
+                    a[j] += x * w[j]
+                if i2 > i:
+                    for j in range(right - left):
+                        b[j] += y * w[j]
 
 
 @compiled
