@@ -261,7 +261,7 @@ class _RecordReader:
                 rule = f'a record must have "{self.text}", {_fields_of(record)}'
                 raise self.fail(rule, number)
             return "text", self._check_text(record[self.text], self.text, number)
-        has_x, has_text = (record.get(field) is not None for field in ("x", "text"))
+        has_x, has_text = record.get("x") is not None, record.get("text") is not None
         if has_x and not has_text:
             return self._check_x(record["x"], number)
         if has_x or "text" not in record:
@@ -328,8 +328,14 @@ class _RecordReader:
         return tags
 
     def _check_encodable(self, text: str, number: int) -> None:
-        if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-            raise self.fail(f"a string must be valid Unicode, got {short(ascii(text))}", number)
+        if text.isascii():
+            return
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half of a pair of surrogates
+            raise self.fail(
+                f"a string must be valid Unicode, got {short(ascii(text))}", number
+            ) from None
 
 
 def _fields_of(record: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ from tagstream.projection.features import (
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
 PRIMAL = 3000  # features up to which normal equations are formed
-ROUNDS, WARM_ROUNDS = 25, 2  # of conjugate gradients, from nothing and from the last fit
+ROUNDS, WARM_ROUNDS = 25, 3  # of conjugate gradients, from nothing and from the last fit
 LARGEST_WEIGHT = 1e60  # of P in a file; the inverse of the smallest features there are
 
 
