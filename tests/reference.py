@@ -349,7 +349,10 @@ class SlowHead:
                 fast += 0.2 * (last - fast)
                 slow += 0.02 * (last - slow)
         f = [1, *(vote(found, k) for k in (3, 10, 30)), logit(z_plus if fresh else z)]
-        f += [logit(z_plus), 0.25 * np.log((n + 0.5) / (t - n + 0.5)), last]
+        mean = self.A[0, 6] / self.A[0, 0]
+        wide = 3 * np.sqrt(max(self.A[6, 6] / self.A[0, 0] - mean**2, 0))
+        share = 0.25 * np.log((n + 0.5) / (t - n + 0.5))
+        f += [logit(z_plus), min(max(share, mean - wide), mean + wide), last]
         f += [0.25 * np.log((fast + 0.02) / (1.02 - fast)), slow]
         return np.array(f if near is None else [*f, vote(near, 3), vote(near, 10)])
 

@@ -61,7 +61,6 @@ def test_a_made_up_tag_is_suggested_after_at_most_five_examples(stream):
     assert max(alarms[1] for alarms in balanced["false_alarms"]) <= 0.01
 
 
-@pytest.mark.xfail(strict=True, reason="the head cannot learn what it means that a tag is rare")
 def test_a_new_tag_beside_tags_that_are_all_alike_is_not_given_to_every_item():
     alike = made_up_stream(800, [1, 1, 1, 1], n_words=3, noise=0.1)
     found = scenarios.introduce(

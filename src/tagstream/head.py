@@ -22,7 +22,9 @@ L_k = ½ ln((v + ½)/(k′ − v + ½)) when v of the k′ ≤ k nearest that kn
 
 z and z⁺ (:mod:`tagstream.fastmap`) are clipped to [.02, .98]; before P exists both are
 (n_j + ½)/(t_j + 1), and of a label that had fewer than 10 examples at the last fit P says nothing,
-so that z⁺ stands for z.  last is the label vector of the newest example, fast and slow are means
+so that z⁺ stands for z.  The share of a label, ¼ ln(…), is kept within three deviations of its mean
+over what was learnt, both read off A: a weight says nothing beyond the range in which it was learnt.
+last is the label vector of the newest example, fast and slow are means
 with rates .2 and .02.
 
 A label that no stored example has gets p = 0 and teaches nothing, so that it makes no difference
@@ -59,6 +61,7 @@ SPREAD = 1.0  # λ
 OWN_SPREAD = 10.0  # μ
 FAST, SLOW = 0.2, 0.02  # rates of the means of recent labels
 CLIP = 0.02
+WIDTH = 3.0  # deviations from the mean within which a label's frequency is believed
 VERY_FEW = 12  # stored examples, of which not all vote
 
 Vector = npt.NDArray[np.float64]
@@ -190,7 +193,19 @@ def _quarter_logit(z: float) -> float:
 
 
 @compiled
+def _range_seen(A: Vector, column: int) -> tuple[float, float]:
+    """Return the range in which the weight of some evidence was learnt: mean ± 3 deviations.
+
+    A holds what it takes: the decayed sums of h, of h times the evidence, and of h times its square.
+    """
+    mean = A[0, column] / A[0, 0]
+    deviation = math.sqrt(max(A[column, column] / A[0, 0] - mean * mean, 0.0))
+    return mean - WIDTH * deviation, mean + WIDTH * deviation
+
+
+@compiled
 def _gather(
+    weights: Weights,
     evidence: Evidence,
     i: int,
     sizes: tuple[int, ...],
@@ -215,6 +230,7 @@ def _gather(
         for j in range(q):
             z_plus[j] = evidence.Z[i, j]
         add_correction(fast, evidence.inputs, i, z_plus)
+    least, largest = _range_seen(weights.A, column + SHARE)
     for j in range(q):
         n = max(past.n[j], 0)
         if n == 0:
@@ -227,7 +243,8 @@ def _gather(
         if fast.fresh[j]:
             f[j, column + Z] = plus
         f[j, column + Z_PLUS] = plus
-        f[j, column + SHARE] = 0.25 * math.log((n + 0.5) / (others + 0.5))
+        share = 0.25 * math.log((n + 0.5) / (others + 0.5))
+        f[j, column + SHARE] = min(max(share, least), largest)
         f[j, column + LAST] = past.last[j]
         f[j, column + RECENT] = 0.25 * math.log((past.fast[j] + 0.02) / (1.02 - past.fast[j]))
         f[j, column + LONGER] = past.slow[j]
@@ -387,7 +404,7 @@ def _learn(
         if not has_room(fast, evidence.inputs, i):
             return i
         y = Y[i]
-        _gather(evidence, i, sizes, sizes[-1], half_log, behind, fast, z_plus, f)
+        _gather(weights, evidence, i, sizes, sizes[-1], half_log, behind, fast, z_plus, f)
         for j in range(q):
             out[i, j] = _probability(_log_odds(weights, f, j)) if behind.n[j] > 0 else 0.0
         if _is_known(y):
@@ -434,7 +451,7 @@ def _score(
     # Of very few, the nearest third: if all of them vote, votes tell nothing.
     most = max(now.t[0] // 3, 1) if now.t[0] < VERY_FEW else sizes[-1]
     for i in range(p.shape[0]):
-        _gather(evidence, i, sizes, most, half_log, now, fast, z_plus, f)
+        _gather(weights, evidence, i, sizes, most, half_log, now, fast, z_plus, f)
         for j in range(q):
             known = now.n[j] > 0
             total = _log_odds(weights, f, j) if known else -np.inf
