@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 import tagstream as ts
 
 NEW = hasattr(ts, "Tagger")
@@ -87,13 +88,13 @@ def text() -> dict[str, float]:
         if NEW:
 
             def learn() -> Any:
+                tagger = ts.Tagger()
                 with path.open(encoding="utf-8") as file:
-                    return ts.Tagger().learn(map(json.loads, file)) or None
+                    tagger.learn(map(json.loads, file))
+                return tagger
 
-            taken, _ = clock(learn)
-            tagger = ts.Tagger()
-            with path.open(encoding="utf-8") as file:
-                taken, _ = clock(lambda: tagger.learn(map(json.loads, file)))
+            learn()  # compiles
+            taken, tagger = clock(learn)
             said = tagger.suggest(records[n:])
             predicted = np.array([[tag in s.tags for tag in tags] for s in said])
         else:
@@ -104,8 +105,8 @@ def text() -> dict[str, float]:
                     data.X, data.Y, classes=data.label_names
                 )
 
-            taken, (data, model) = clock(learn)
-            taken, (data, model) = clock(learn)
+            learn()  # compiles
+            taken, (_, model) = clock(learn)
             columns = [list(model.classes_).index(tag) for tag in tags]
             predicted = model.predict(ts.load(rest).X)[:, columns]
     return {"per s": n / taken, "micro-F1": f1(truth, predicted)}
@@ -121,8 +122,7 @@ def one_at_a_time() -> dict[str, float]:
         model.learn_one(X[i], Y[i])
     start = time.process_time()
     for i in range(1000, n):
-        guess = model.predict_one(X[i])
-        said[i, list(guess)] = True
+        said[i] = model.predict_one(X[i])
         model.learn_one(X[i], Y[i])
     taken = time.process_time() - start
     return {"per s": (n - 1000) / taken, "micro-F1": f1(Y[1000:], said[1000:])}
@@ -215,16 +215,18 @@ def first_call() -> dict[str, float]:
     return {"seconds": clock(calls)[0]}
 
 
-JOBS = {
-    name: job
-    for name, job in list(globals().items())
-    if callable(job) and getattr(job, "__module__", "") == __name__ and not name.startswith("_")
-    and name not in {"sized", "made_texts", "clock", "f1", "dense", "of_file"}
+JOBS: dict[str, Callable[[], dict[str, float]]] = {
+    job.__name__: job
+    for job in (
+        text, one_at_a_time, growing, mediamill, scene, image, delicious, bibtex,
+        longest_dense, longest_text, first_call,
+    )
 }  # fmt: skip
 
 if __name__ == "__main__":
-    warm = ts.OML(random_state=0)
-    if sys.argv[1] != "first_call":
+    if sys.argv[1] != "first_call":  # compile before the clock runs
         X, Y = dense(60)
-        warm.partial_fit(X, Y).predict(X)
+        warm = ts.OML(random_state=0).partial_fit(X, Y)
+        warm.predict(X)
+        warm.learn_one(X[0], Y[0]).predict_one(X[1])
     print(json.dumps(JOBS[sys.argv[1]]()))
