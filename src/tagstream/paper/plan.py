@@ -147,6 +147,13 @@ ABLATION = (
     Method("no-cap", "no cap on the step", "OML", (("step_max", STEP_MAX),)),
 )
 
+# The step for which there is a bound, with the head and without it.
+CONVEX = (
+    Method("oml-convex", "OML, convex", "OML", (("step", "convex"),)),
+    Method("convex-vote", "convex, votes alone", "OML", (*_VOTES_ALONE, ("step", "convex"))),
+)
+_REPEATED = ("oml", "oml-vote", "knn", "knn-standard")
+
 # Not online, and not of the paper: beside the others, in a block of their own.
 OFFLINE = tuple(
     Method(f"offline-{kind}", title, "Offline", (("kind", kind),), offline=True)
@@ -186,6 +193,7 @@ _STREAM_METHODS = (
     Method("oml", "OML", "OML"),
     Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
     Method("oml-window", "OML, window 200", "OML", (("window", 200),)),
+    *CONVEX,
     Method("knn", "kNN", "KNN"),
     Method("osml-elm", "OSML-ELM", "OSMLELM"),
     Method("olansgd", "OLANSGD", "OLANSGD"),
@@ -217,8 +225,8 @@ _DELAY_METHODS = (
 
 METHODS: dict[str, dict[str, Method]] = {
     "datasets": {},
-    "holdout": {m.name: m for m in (*BASELINES, *ABLATION, *OFFLINE)},
-    "repeats": {m.name: m for m in BASELINES if m.name in ("oml", "knn", "knn-standard")},
+    "holdout": {m.name: m for m in (*BASELINES, *ABLATION, *CONVEX, *OFFLINE)},
+    "repeats": {m.name: m for m in (*BASELINES, *CONVEX) if m in CONVEX or m.name in _REPEATED},
     "splits": {m.name: m for m in _SPLIT_METHODS},
     "prequential": {m.name: m for m in _STREAM_METHODS},
     "labels": {"oml": BASELINES[0]},
@@ -226,7 +234,7 @@ METHODS: dict[str, dict[str, Method]] = {
     "scaling": {m.name: m for m in _SCALING_METHODS},
     "scenarios": {m.name: m for m in _SCENARIO_METHODS},
     "delays": {m.name: m for m in _DELAY_METHODS},
-    "guarantee": {"oml-convex": Method("oml-convex", "OML, convex", "OML", (("step", "convex"),))},
+    "guarantee": {"oml-convex": CONVEX[0]},
 }
 
 # One of the sizes grows, the others stay; d matters to OML alone, and needs many labels.
@@ -311,8 +319,8 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
 
     Examples
     --------
-    >>> sum(cell.part == "holdout" for cell in grid())  # (8 x 22 + 4) x 5 folds - 4
-    896
+    >>> sum(cell.part == "holdout" for cell in grid())  # (8 x 24 + 4) x 5 folds - 4
+    976
     >>> set(grid(quick=True)) < set(grid())
     True
     """
