@@ -549,3 +549,23 @@ def test_the_demonstration_is_a_page_with_a_picture(tmp_path):
     assert "k = 10" in text
     assert "<svg" in text
     assert (tmp_path / "demo" / "demo.png").exists()
+
+
+def test_two_methods_are_compared_division_by_division():
+    folds = [fold_of("emotions", m, f, 1) for m in ("oml", "oml-vote") for f in (0, 1)]
+    gains = [
+        *(repeat_of("oml", again, [0.5 + 0.001 * again]) for again in range(1, 10)),
+        *(repeat_of("oml-vote", again, [0.4]) for again in range(1, 10)),
+    ]
+    table = paper.make_tables(made_of(*folds, *gains))["repeats_head"]
+    (row,) = table.rows
+    assert row[table.head.index("micro-F1")].startswith("**+.")
+    assert row[table.head.index("Hamming loss")].startswith("**−.")
+    assert "better in 4 of 4 cells, beyond chance in 4, and worse beyond chance in 0." in table.note
+    swapped = [
+        *(repeat_of("oml", again, [0.4]) for again in range(1, 10)),
+        *(repeat_of("oml-vote", again, [0.5]) for again in range(1, 10)),
+    ]
+    note = paper.make_tables(made_of(*folds, *swapped))["repeats_head"].note
+    assert "worse beyond chance in 4: emotions macro-F1" in note
+    assert paper.make_tables(made_of(*folds, *gains))["repeats_convex"] == ""

@@ -172,7 +172,7 @@ class _Section(NamedTuple):
 
 _SECTIONS = (
     _Section("claims", "The paper's claims", ("verdict_knn", "verdict_unseen",
-             "verdict_competitors", "verdict_comparable"), ("scoreboard",), ("claims", "repeats")),
+             "verdict_competitors", "verdict_comparable"), ("scoreboard",), ("claims", "repeats", "repeats_head")),
     _Section("figures", "Figures 1 to 8", (), tuple(f"figure-{k}" for k in range(1, 9)),
              tuple(MEASURES)),
     _Section("offline", "Beside offline learners", (), (), ("offline",)),
@@ -188,7 +188,7 @@ _SECTIONS = (
              tuple(f"labels-{name}" for name in PAPER_DATA), ("labels",)),
     _Section("bound", "Loss and bound", ("verdict_bound",), ("bound",), ("bound", "lemma")),
     _Section("guarantee", "A bound that holds", ("verdict_guarantee",), ("guarantee",),
-             ("guarantee",)),
+             ("guarantee", "repeats_convex", "repeats_convex_vote", "prequential_convex")),
     _Section("time", "Time", ("verdict_complexity",), ("scaling",), ("complexity", "cost")),
     _Section("data", "Data sets", ("verdict_datasets",), (), ("datasets",)),
     _Section("baselines", "The competitors, checked", ("verdict_splits",), (), ("splits",)),

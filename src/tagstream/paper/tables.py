@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ from tagstream.paper.results import (
 )
 
 __all__ = ["Table", "make_tables"]
+
+CHANCE = 2.26  # standard errors of ten differences that chance exceeds in one case of twenty
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,14 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         made |= _verdicts(results)
     makers: dict[str, tuple[str, Callable[[Results], Table | str]]] = {
         "repeats": ("repeats", _repeats_table),
+        "repeats_head": ("repeats", partial(_paired_table, ours="oml", theirs="oml-vote")),
+        "repeats_convex": ("repeats", partial(_paired_table, ours="oml-convex", theirs="oml")),
+        "repeats_convex_vote": (
+            "repeats", partial(_paired_table, ours="convex-vote", theirs="oml-vote")
+        ),
         "complexity": ("scaling", _complexity_table),
         "prequential": ("prequential", _prequential_table),
+        "prequential_convex": ("prequential", _convex_streams_table),
         "splits": ("splits", _splits_table),
         "labels": ("labels", _labels_table),
         "bound": ("bound", _bound_table),
@@ -369,6 +378,41 @@ def _repeats_table(results: Results) -> Table:
     )
 
 
+def _paired_table(results: Results, ours: str, theirs: str) -> Table | str:
+    """Compare two methods division by division."""
+    rows, better, above, below = [], 0, 0, []
+    for name in results.datasets:
+        both = [results.repeats.get((name, method)) for method in (ours, theirs)]
+        if both[0] is None or both[1] is None:
+            continue
+        row = [name]
+        for measure, title in MEASURES.items():
+            n = min(len(one[measure]) for one in both if one is not None)
+            gaps = both[0][measure][:n] - both[1][measure][:n]
+            sign = -1 if measure in LOWER_IS_BETTER else 1
+            mean, error = float(gaps.mean()), spread_of(gaps) / n**0.5
+            better += sign * mean > 0
+            text = f"{'+' if mean > 0 else '−' if mean < 0 else ''}{as_text(abs(mean), measure)}"
+            text += f" ± {as_text(error, measure)}"
+            if abs(mean) > CHANCE * error:
+                text = f"**{text}**"
+                above += sign * mean > 0
+                below += [f"{name} {title}"] if sign * mean < 0 else []
+            row.append(text)
+        rows.append(tuple(row))
+    if not rows:
+        return ""
+    titles = [results.titles.get(method, method) for method in (ours, theirs)]
+    note = (
+        f"{titles[0]} minus {titles[1]}: mean difference over the same divisions ± its standard "
+        f"error; bold beyond {CHANCE:g} standard errors. {titles[0]} is better in {better} of "
+        f"{len(MEASURES) * len(rows)} cells, beyond chance in {above}, and worse beyond chance in "
+        f"{len(below)}"
+    )
+    note += f": {', '.join(below)}." if below else "."
+    return Table(("data set", *MEASURES.values()), tuple(rows), note)
+
+
 def _cost_table(results: Results) -> Table:
     seconds: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     for record in results.part("holdout"):
@@ -465,6 +509,34 @@ def _prequential_table(results: Results) -> Table:
         "Fading measures (factor 0.995) averaged over checkpoints, one every 100 items and one at "
         "the end, as in the published study. Bold: at least as good as the best of 31 published "
         f"methods, to three decimals. Published values: {source}." + _shortened(results),
+    )
+
+
+def _convex_streams_table(results: Results) -> Table | str:
+    """The exact and the convex step on the streams, with the head and without it."""
+    pairs = (("oml-convex", "oml"), ("convex-vote", "oml-vote"))
+    streams = streams_of(results)
+    rows = []
+    better = dict.fromkeys(pairs, 0)
+    for name, by in streams.items():
+        if not all(method in by for pair in pairs for method in pair):
+            continue
+        for measure in ("micro_f1", "hamming_loss"):
+            row = [name, MEASURES[measure]]
+            for pair in pairs:
+                convex, exact = (by[method]["fading"][measure] for method in pair)
+                sign = -1 if measure in LOWER_IS_BETTER else 1
+                better[pair] += sign * (convex - exact) > 0
+                row += [f"{convex:.4f}", f"{exact:.4f}"]
+            rows.append(tuple(row))
+    if not rows:
+        return ""
+    first, second = better.values()
+    return Table(
+        ("data set", "measure", "convex", "exact", "convex, votes alone", "exact, votes alone"),
+        tuple(rows),
+        "Fading measures as in the table of streams. The convex step is better in "
+        f"{first} of {len(rows)} cells with the head, and in {second} without it.",
     )
 
 
