@@ -29,6 +29,7 @@ SECTIONS = {
     "growth": "bench_growth",
     "refits": "bench_refits",
     "startup": "bench_startup",
+    "head": "bench_head",
     "versions": "bench_versions",
     "paper": "bench_paper",
     "readers": "bench_files",
