@@ -363,7 +363,9 @@ class Belief:
         """
         assert items.found is not None
         if nearest is None:
-            candidates = np.concatenate([items.found, near[:, :1]], axis=1) if near.size else items.found
+            candidates = items.found
+            if near.size:
+                candidates = np.concatenate([candidates, near[:, :1]], axis=1)
             nearest = store.similar(items.rows, candidates, None if self.sparse else self._factor)
         gone = _NONE_GONE if kept is None else np.arange(kept[0], kept[-1])
         there = store.neighbors(items.found, near, nearest.positions, gone)

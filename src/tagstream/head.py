@@ -22,10 +22,9 @@ L_k = ½ ln((v + ½)/(k′ − v + ½)) when v of the k′ ≤ k nearest that kn
 
 z and z⁺ (:mod:`tagstream.fastmap`) are clipped to [.02, .98]; before P exists both are
 (n_j + ½)/(t_j + 1), and of a label that had fewer than 10 examples at the last fit P says nothing,
-so that z⁺ stands for z.  The share of a label, ¼ ln(…), is kept within three deviations of its mean
-over what was learnt, both read off A: a weight says nothing beyond the range in which it was learnt.
-last is the label vector of the newest example, fast and slow are means
-with rates .2 and .02.
+so that z⁺ stands for z.  A label's share, ¼ ln(…), is kept within three deviations of the mean over
+what was learnt, both read off A: a weight says nothing beyond the range in which it was learnt.
+last is the label vector of the newest example, fast and slow are means with rates .2 and .02.
 
 A label that no stored example has gets p = 0 and teaches nothing, so that it makes no difference
 when it is first heard of.  A label that is not known for an item teaches nothing either: w, A, d_j,
@@ -196,7 +195,7 @@ def _quarter_logit(z: float) -> float:
 def _range_seen(A: Vector, column: int) -> tuple[float, float]:
     """Return the range in which the weight of some evidence was learnt: mean ± 3 deviations.
 
-    A holds what it takes: the decayed sums of h, of h times the evidence, and of h times its square.
+    A has what it takes: the decayed sums of h, of h times the evidence, of h times its square.
     """
     mean = A[0, column] / A[0, 0]
     deviation = math.sqrt(max(A[column, column] / A[0, 0] - mean * mean, 0.0))

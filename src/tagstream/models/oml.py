@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OML"]
 
-
 SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
 
@@ -167,10 +166,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             made = self._embedding(rows)
             positions = np.arange(len(store), len(store) + rows.shape[0])
             store.append(rows, labels, ids, made.codes)
-            lo, found = store.first_seen(positions), None
-            k = 1 if belief is None else belief.n_asked(store)
-            if belief is not None:
-                found = belief.recall(rows, seen)
+            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
+            found = None if belief is None else belief.recall(rows, seen)
             if found is None:
                 found = store.search_codes(made.codes, k, lo, positions)[1]
             nearest = found[:, 0]

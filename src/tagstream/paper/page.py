@@ -172,7 +172,8 @@ class _Section(NamedTuple):
 
 _SECTIONS = (
     _Section("claims", "The paper's claims", ("verdict_knn", "verdict_unseen",
-             "verdict_competitors", "verdict_comparable"), ("scoreboard",), ("claims", "repeats", "repeats_head")),
+             "verdict_competitors", "verdict_comparable"), ("scoreboard",),
+             ("claims", "repeats", "repeats_head")),
     _Section("figures", "Figures 1 to 8", (), tuple(f"figure-{k}" for k in range(1, 9)),
              tuple(MEASURES)),
     _Section("offline", "Beside offline learners", (), (), ("offline",)),

@@ -129,7 +129,8 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         "repeats_head": ("repeats", partial(_paired_table, ours="oml", theirs="oml-vote")),
         "repeats_convex": ("repeats", partial(_paired_table, ours="oml-convex", theirs="oml")),
         "repeats_convex_vote": (
-            "repeats", partial(_paired_table, ours="convex-vote", theirs="oml-vote")
+            "repeats",
+            partial(_paired_table, ours="convex-vote", theirs="oml-vote"),
         ),
         "complexity": ("scaling", _complexity_table),
         "prequential": ("prequential", _prequential_table),
