@@ -95,6 +95,9 @@ class FakeTagger:
             self._note("learn", record)
         return len(records)
 
+    def change(self, event: str, **what: Any) -> None:
+        getattr(self, event)(**what)
+
     def forget(self, id: str) -> None:
         del self.items[id]
         self._note("forget", id)

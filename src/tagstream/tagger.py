@@ -19,9 +19,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream import persist
-from tagstream.checks import DataError, Rows, check_number, check_rows, expect, expect_keys
+from tagstream.checks import DataError, Rows, check_choice, check_number, check_rows, expect, expect_keys
 from tagstream.data.dataset import Batch
-from tagstream.data.records import as_batch
+from tagstream.data.records import CHANGES, as_batch
 from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, featurizer_for
 
 if TYPE_CHECKING:
@@ -257,6 +257,10 @@ class Tagger(_Reader):
         item is forgotten and the new one learnt.  A list is checked as a whole before anything
         changes; an iterator is learnt as it comes.
 
+        A log of a service may hold changes between the records, such as
+        ``{"event": "rename", "old": "sea", "new": "ocean"}``: each is made in its place, and what
+        stands before one that cannot be made is learnt.
+
         Parameters
         ----------
         records : mapping, iterable of mappings, or Batch
@@ -272,13 +276,30 @@ class Tagger(_Reader):
         if isinstance(records, Batch):
             return self._learn_batch(records)
         if isinstance(records, Sequence):
-            return self._learn_batch(as_batch(records)) if len(records) else Learnt()
+            return self._learn_batch(as_batch(records, True)) if len(records) else Learnt()
         total = Learnt()
         for chunk in _chunks(records):
-            total += self._learn_batch(as_batch(chunk))
+            total += self._learn_batch(as_batch(chunk, True))
         return total
 
+    def change(self, event: str, **what: Any) -> None:
+        """Make a change that a log tells of: forget, rename, merge or remove.
+
+        Examples
+        --------
+        >>> tagger = Tagger()
+        >>> tagger.learn({"text": "low tide", "y": ["sea"]}).new
+        1
+        >>> tagger.change("rename", old="sea", new="ocean")
+        >>> tagger.tags
+        ['ocean']
+        """
+        check_choice("event", event, [*CHANGES])
+        getattr(self, event)(**what)
+
     def _learn_batch(self, batch: Batch) -> Learnt:
+        if batch.changes is not None:
+            return self._learn_log(batch)
         some = [i for i, labels in enumerate(batch.label_sets) if labels is not None]
         skipped = len(batch) - len(some)
         if not some:
@@ -309,6 +330,17 @@ class Tagger(_Reader):
                 done += self._replace(batch, some[stop], rows[some[stop] : some[stop] + 1])
                 stop += 1
             start = stop
+        return done
+
+    def _learn_log(self, batch: Batch) -> Learnt:
+        assert batch.changes is not None
+        done, start = Learnt(), 0
+        for i, change in [*batch.changes.items(), (len(batch), None)]:
+            if i > start:
+                done += self._learn_batch(batch.cut(start, i))
+            if change is not None:
+                self.change(**change)
+            start = i + 1
         return done
 
     def _is_known(self, names: list[Any] | None, i: int, met: set[Hashable]) -> bool:

@@ -26,9 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KINDS", "Event", "EventLog", "LogFull", "event_of_line", "renamed"]
+from tagstream.data.records import CHANGES
 
-KINDS = ("learn", "forget", "rename", "merge", "remove")
+__all__ = ["KINDS", "Event", "EventLog", "LogFull", "renamed"]
+
+KINDS = ("learn", *CHANGES)
 # A second process that only reads (an export) may hold the database for a moment.
 BUSY_SECONDS = 10.0
 
@@ -114,21 +116,6 @@ class Event:
         {'event': 'rename', 'old': 'a', 'new': 'b'}
         """
         return self.body if self.kind == "learn" else {"event": self.kind, **self.body}
-
-
-def event_of_line(line: dict[str, Any], key: str) -> Event:
-    """Return the event that a line of an exported log tells of.
-
-    Examples
-    --------
-    >>> event_of_line({"event": "rename", "old": "a", "new": "b"}, "k").kind
-    'rename'
-    """
-    body = dict(line)
-    kind = body.pop("event", "learn")
-    if kind not in KINDS:
-        raise ValueError(f"event must be one of {', '.join(KINDS)}, got {kind!r}")
-    return Event(kind, key, body)
 
 
 def _checksum(position: int, key: str, kind: str, body: str) -> int:

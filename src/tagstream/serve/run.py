@@ -22,6 +22,8 @@ __all__ = ["JsonLines", "address", "check_host", "serve"]
 
 # How long requests under way may take after SIGTERM.
 DRAIN_SECONDS = 30
+# Seconds of a start after which it says what it does, and after which it says so again.
+FIRST_WORD_SECONDS, NEXT_WORD_SECONDS = 3, 10
 _PLAIN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
 
 
@@ -161,9 +163,14 @@ async def _run(
         logger.warning("no tokens: whoever can reach this machine's loopback may do everything")
 
     async def tell() -> None:
+        begun = time.monotonic()
+        due = FIRST_WORD_SECONDS
         while not (service.ready and server.started):
             if service.failure is not None or server.should_exit:
                 return
+            if (past := time.monotonic() - begun) >= due:
+                due += NEXT_WORD_SECONDS
+                logger.info("%s, %.0f s so far", service.doing, past)
             await asyncio.sleep(0.02)
         logger.info("ready", extra={"url": url, "position": service.read().position})
         if on_ready is not None:

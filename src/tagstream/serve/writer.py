@@ -103,17 +103,8 @@ class Tagger(Protocol):
     def learn(self, records: Any) -> Any:
         """Learn records."""
 
-    def forget(self, id: str) -> None:
-        """Forget an item."""
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename a tag."""
-
-    def merge(self, tags: Sequence[str], into: str) -> None:
-        """Make several tags one."""
-
-    def remove(self, tag: str) -> None:
-        """Remove a tag."""
+    def change(self, event: str, **what: Any) -> None:
+        """Forget an item; rename, merge or remove tags."""
 
     def save(self, path: Any) -> None:
         """Save to a file, as a whole or not at all."""
@@ -209,6 +200,8 @@ class Service:
     ----------
     first : list of Change
         Made before anything else, if the folder is new.
+    doing : str
+        What takes its time while it is not ready yet.
 
     Raises
     ------
@@ -237,6 +230,7 @@ class Service:
         self.failure: BaseException | None = None
         self.n_duplicates = self.n_learnt = self.n_snapshots = 0
         self.replayed = 0
+        self.doing = "starting"
         self._tagger: Tagger
         self._snapshot_at = 0
         self._n_base = 0
@@ -600,13 +594,16 @@ class Service:
         self._tag_changes = self.log.tag_changes()
         self.pool.put(self.log.pool())
         self.progress.add(outcomes(self.log.last_suggested(KEPT)))
+        self.doing = "warming up (the first start after an installation compiles)"
         warm_up(self._type)
         self._publish()
+        self.doing = "learning what a new folder begins with"
         if self.log.position == 0 and not len(self.pool) and self._tagger.view().n_items == 0:
             for change in self.first:
                 self._do([change])
 
     def _restore(self) -> None:
+        self.doing = "opening the newest snapshot"
         self._tagger, position = self._newest_snapshot()
         self._snapshot_at = position
         self.log.skip_to(position)
@@ -616,6 +613,7 @@ class Service:
         for event in self.log.after(position):
             run.append(event)
             self.replayed += 1
+            self.doing = f"replaying the log, {self.replayed:,} events"
             expected = event.position
             if len(run) == REPLAY_ITEMS:
                 self._apply(run)
@@ -715,18 +713,10 @@ def _runs(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 def apply_events(tagger: Tagger, run: Sequence[Event]) -> None:
     """Make the change of one event, or of a run of learn events, on a tagger."""
-    body = run[0].body
-    match run[0].kind:
-        case "learn":
-            tagger.learn([event.body for event in run])
-        case "forget":
-            tagger.forget(body["id"])
-        case "rename":
-            tagger.rename(body["old"], body["new"])
-        case "merge":
-            tagger.merge(body["tags"], body["into"])
-        case "remove":
-            tagger.remove(body["tag"])
+    if run[0].kind == "learn":
+        tagger.learn([event.body for event in run])
+    else:
+        tagger.change(run[0].kind, **run[0].body)
 
 
 def outcomes(events: Sequence[Event]) -> list[Outcome]:
