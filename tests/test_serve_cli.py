@@ -75,9 +75,9 @@ def test_a_log_of_a_folder_that_began_with_a_model_is_learnt_on_that_model(tmp_p
     tagger.save(base)
     with Service(folder, model=base) as service:
         service.submit(Change("rename", [{"old": "t1", "new": "odd"}], ["a"])).result(600)
-        service.submit(
-            Change("learn", [{"id": "a", "x": [1.5, 2], "y": ["odd"]}], ["b"])
-        ).result(600)
+        service.submit(Change("learn", [{"id": "a", "x": [1.5, 2], "y": ["odd"]}], ["b"])).result(
+            600
+        )
     assert cli.main(["log", "export", str(folder)]) == 0
     log.write_text(capfd.readouterr().out)
     assert cli.main(["learn", str(log), "--model", str(base), "--chunk", "1"]) == 0

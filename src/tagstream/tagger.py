@@ -19,7 +19,15 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream import persist
-from tagstream.checks import DataError, Rows, check_choice, check_number, check_rows, expect, expect_keys
+from tagstream.checks import (
+    DataError,
+    Rows,
+    check_choice,
+    check_number,
+    check_rows,
+    expect,
+    expect_keys,
+)
 from tagstream.data.dataset import Batch
 from tagstream.data.records import CHANGES, as_batch
 from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, featurizer_for

@@ -190,7 +190,8 @@ class Batch:
             label_sets=self.label_sets[part],
             unknown=None if self.unknown is None else self.unknown[part],
             ids=None if self.ids is None else self.ids[part],
-            changes={i - first: changes[i] for i in changes if i in range(first, part.stop)} or None,
+            changes={i - first: changes[i] for i in changes if i in range(first, part.stop)}
+            or None,
         )
 
 

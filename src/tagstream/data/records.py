@@ -21,7 +21,15 @@ from tagstream.data.arff_header import short
 from tagstream.data.dataset import Batch, Items, LabelSet
 from tagstream.data.lines import Lines, Source
 
-__all__ = ["CHANGES", "LabelsField", "as_batch", "iter_jsonl", "iter_parquet", "read_tag", "split_tags"]
+__all__ = [
+    "CHANGES",
+    "LabelsField",
+    "as_batch",
+    "iter_jsonl",
+    "iter_parquet",
+    "read_tag",
+    "split_tags",
+]
 
 LabelsField: TypeAlias = "str | Literal[False] | None"
 
