@@ -283,6 +283,23 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             check_is_fitted(self)
             return self._scores(self._check_query(X))
 
+    def scores_of(self, rows: Rows) -> npt.NDArray[np.float64]:
+        """Return what :meth:`predict_proba` returns, for rows that only their width is checked of.
+
+        For one row, scikit-learn's checks take as long as the answer.
+
+        Parameters
+        ----------
+        rows : float array in C order or canonical CSR matrix, of shape (n, p)
+            As :func:`tagstream.checks.check_rows` returns them.
+        """
+        with self._lock:
+            if rows.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"rows must have {self.n_features_in_} features, got {rows.shape[1]}"
+                )
+            return self._scores(self._as_stored(rows))
+
     def predict(self, X: Any, decide: str | float | None = None) -> npt.NDArray[Any]:
         """Return 0/1 labels of shape (n, q); of shape (n,) when the model was given a 1-D y.
 
@@ -459,7 +476,7 @@ _READS = frozenset(
     {
         "classes_", "explain", "kneighbors", "label_counts_", "labels_of", "n_features_in_",
         "n_seen_", "n_stored_", "predict", "predict_one", "predict_proba", "predict_proba_one",
-        "predict_sets", "transform",
+        "predict_sets", "scores_of", "transform",
     }
 )  # fmt: skip
 

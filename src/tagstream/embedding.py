@@ -8,7 +8,7 @@ is renewed with P.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,7 +76,7 @@ class Embedding:
         self.projection: projection.Projection | None = None
         self.choice: projection.Choice | None = None
         self.next_fit = self.next_choice = FIRST_FIT
-        self._last: tuple[Rows, Embedded] | None = None
+        self._last: tuple[Hashable, Embedded] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -89,15 +89,16 @@ class Embedding:
         The last single item is remembered, since in a stream the item that is asked for is often
         the next to be learnt.
         """
+        bits = _bits(rows) if rows.shape[0] == 1 else None
         last = self._last
-        if last is not None and _same(last[0], rows):
+        if last is not None and last[0] == bits:
             return last[1]
         assert self.projection is not None
         inputs = self.projection.inputs(rows)
         Z = self.projection.apply(inputs)
         made = Embedded(Z, self.space.encode(Z), inputs_of(inputs))
-        if rows.shape[0] == 1:
-            self._last = rows.copy(), made
+        if bits is not None:
+            self._last = bits, made
         return made
 
     def grow(self, q: int, store: Store) -> None:
@@ -220,10 +221,9 @@ class Embedding:
         return made
 
 
-def _same(a: Rows, b: Rows) -> bool:
-    """Tell whether two single rows are the same to the last bit."""
-    if a.shape != b.shape:
-        return False
-    if isinstance(a, np.ndarray):
-        return bool(a.tobytes() == b.tobytes())
-    return bool(a.data.tobytes() == b.data.tobytes() and a.indices.tolist() == b.indices.tolist())
+def _bits(row: Rows) -> Hashable:
+    """Return all that a single row is, to the last bit."""
+    if isinstance(row, np.ndarray):
+        return row.shape, row.dtype.str, row.tobytes()
+    indices = row.indices.astype(np.int64).tobytes()
+    return row.shape, row.data.dtype.str, row.data.tobytes(), indices

@@ -30,7 +30,7 @@ from tagstream.checks import (
 )
 from tagstream.data.dataset import Batch
 from tagstream.data.records import CHANGES, as_batch
-from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, featurizer_for
+from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, Text, featurizer_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -135,7 +135,7 @@ class _Reader:
             return [Suggestion([], {}, known=False) for _ in range(len(batch))]
         rows = self._rows(batch)
         known = self._knows(rows)
-        scores = self._model.predict_proba(rows)
+        scores = self._model.scores_of(rows)
         chosen = self._model.labels_of(scores, decide)
         if chosen.ndim == 1:  # exactly one tag each, by its name
             chosen = chosen[:, None] == self._model.classes_
@@ -167,14 +167,18 @@ class _Reader:
 
     def _rows(self, batch: Batch) -> Rows:
         assert self.featurizer is not None
-        return check_rows(self.featurizer.rows(batch.items))
+        rows = self.featurizer.rows(batch.items)
+        # Hashed texts are valid as they are made; to check them takes longer than to make them.
+        return rows if isinstance(self.featurizer, Text) else check_rows(rows)
 
     def _knows(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Tell for each row whether it has a feature that was met before."""
         if not sp.issparse(rows):
             return np.ones(rows.shape[0], np.bool_)
-        met = sp.csr_matrix((self._seen[rows.indices], rows.indices, rows.indptr), rows.shape)
-        known: npt.NDArray[np.bool_] = np.asarray(met.sum(axis=1)).ravel() > 0
+        n_met = np.zeros(len(rows.indices) + 1, np.int64)
+        np.cumsum(self._seen[rows.indices], out=n_met[1:])
+        bounds = n_met[rows.indptr]
+        known: npt.NDArray[np.bool_] = bounds[1:] > bounds[:-1]
         return known
 
     def _priors(self) -> npt.NDArray[np.float64]:

@@ -172,11 +172,13 @@ class NeighborClassifier(StreamClassifier):
         rows = X.astype(np.float32, copy=False)
         if not len(self._store):
             return np.zeros((rows.shape[0], len(self.classes_)))
+        if rows.shape[0] <= BLOCK:  # to cut a sparse matrix takes long for one row
+            return self._scored(self._locate(rows, self._n_asked()))
         parts = [
             self._scored(self._locate(rows[first : first + BLOCK], self._n_asked()))
-            for first in range(0, max(rows.shape[0], 1), BLOCK)
+            for first in range(0, rows.shape[0], BLOCK)
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.concatenate(parts)
 
     def _scored(self, located: Located) -> npt.NDArray[np.float64]:
         """Return the scores of located items."""
