@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ import httpx
 from changes import WORDS, change_of
 from tagstream import cli
 from tagstream.serve.log import Event, EventLog
+from tagstream.serve.run import listen
 from tagstream.serve.writer import Change, Refused, Service
 from tagstream.tagger import Tagger
 
@@ -134,6 +136,15 @@ def test_other_hosts_without_tokens_are_refused(tmp_path, capfd):
     assert f"tagstream token add {tmp_path}/d NAME" in told
     assert not (tmp_path / "d").exists()
     assert cli.main(["serve", str(tmp_path / "d"), "--model", "nowhere.tgs"]) == 1
+
+
+def test_connections_send_small_packets_at_once():
+    with (
+        listen("127.0.0.1", 0) as sock,
+        socket.create_connection(sock.getsockname()),
+        sock.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 class Running:
