@@ -161,14 +161,12 @@ def post(port: int, path: str, body: Any, kind: str = JSON) -> Any:
 def answering(port: int, path: str, body: Any, kind: str = JSON) -> None:
     """Wait until a server that was just started answers."""
     end = time.monotonic() + 120
-    while True:
-        try:
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
             post(port, path, body, kind)
             return
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
+        time.sleep(0.1)
+    raise RuntimeError(f"nothing answers at {path}")
 
 
 # ---------------------------------------------------------------------- measuring

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tagstream import decision
-from tagstream.checks import LARGEST_VALUE, Floats, Rows, check_rows
+from tagstream.checks import LARGEST_VALUE, Floats, Rows, check_rows, cut_rows
 from tagstream.decision import check_rule
 from tagstream.labels import Batch, Labels, as_array, is_label_sets, n_dims, plain, read_labels
 
@@ -221,7 +221,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 np.ascontiguousarray(Y[first:stop, :q]),
                 None if mask is None else np.ascontiguousarray(mask[first:stop, :q]),
             )
-            self._learn(rows[first:stop], part, None if ids is None else ids[first:stop])
+            self._learn(cut_rows(rows, first, stop), part, None if ids is None else ids[first:stop])
             self.n_seen_ += stop - first
 
     def _set_names(self, names: list[Hashable]) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "check_choice",
     "check_number",
     "check_rows",
+    "cut_rows",
     "expect",
     "expect_counts",
     "expect_indptr",
@@ -158,3 +159,11 @@ def check_rows(X: Any, estimator: Any = None) -> Rows:
             "scale the features"
         )
     return rows
+
+
+def cut_rows(rows: Rows, first: int, stop: int) -> Rows:
+    """Return ``rows[first:stop]``; where that is all of them, the rows themselves.
+
+    To cut a sparse matrix of one row takes as long as to search its neighbours.
+    """
+    return rows if first == 0 and stop >= rows.shape[0] else rows[first:stop]

@@ -336,7 +336,9 @@ class Tagger(_Reader):
                 met.add(None if names is None else names[stop])
                 stop += 1
             if stop > start:
-                self._learn_new(batch, some[start:stop], rows[some[start:stop]])
+                chosen = some[start:stop]
+                part = rows if len(chosen) == len(batch) else rows[chosen]
+                self._learn_new(batch, chosen, part)
                 done += Learnt(new=stop - start)
             if stop < len(some) and self._is_known(names, stop, set()):  # not lost by the window
                 done += self._replace(batch, some[stop], rows[some[stop] : some[stop] + 1])

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tagstream.base import StreamClassifier, check_name
 from tagstream.belief import PARTS, Belief, Items, Reasons
-from tagstream.checks import Rows, check_choice, check_number
+from tagstream.checks import Rows, check_choice, check_number, cut_rows
 from tagstream.decision import check_rule, decide
 from tagstream.examples import count_labels
 from tagstream.labels import Labels, as_array, read_labels
@@ -172,13 +172,11 @@ class NeighborClassifier(StreamClassifier):
         rows = X.astype(np.float32, copy=False)
         if not len(self._store):
             return np.zeros((rows.shape[0], len(self.classes_)))
-        if rows.shape[0] <= BLOCK:  # to cut a sparse matrix takes long for one row
-            return self._scored(self._locate(rows, self._n_asked()))
         parts = [
-            self._scored(self._locate(rows[first : first + BLOCK], self._n_asked()))
-            for first in range(0, rows.shape[0], BLOCK)
+            self._scored(self._locate(cut_rows(rows, first, first + BLOCK), self._n_asked()))
+            for first in range(0, max(rows.shape[0], 1), BLOCK)
         ]
-        return np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _scored(self, located: Located) -> npt.NDArray[np.float64]:
         """Return the scores of located items."""
@@ -214,7 +212,9 @@ class NeighborClassifier(StreamClassifier):
             part = slice(done, done + size)
             known = None if labels.known is None else labels.known[part]
             named = None if ids is None else ids[part]
-            self._learn_block(rows[part], Labels(labels.Y[part], known), named, seen)
+            self._learn_block(
+                cut_rows(rows, done, done + size), Labels(labels.Y[part], known), named, seen
+            )
             self._store.forget()
             done, seen = done + size, seen + size
             if seen == stop:
