@@ -22,9 +22,10 @@ pytest.importorskip("uvicorn")
 import httpx
 
 from changes import WORDS, change_of
+from fake_tagger import FakeTagger
 from tagstream import cli
+from tagstream.serve import run
 from tagstream.serve.log import Event, EventLog
-from tagstream.serve.run import listen
 from tagstream.serve.writer import Change, Refused, Service
 from tagstream.tagger import Tagger
 
@@ -138,9 +139,25 @@ def test_other_hosts_without_tokens_are_refused(tmp_path, capfd):
     assert cli.main(["serve", str(tmp_path / "d"), "--model", "nowhere.tgs"]) == 1
 
 
+def test_a_start_that_takes_long_says_what_it_does(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(run, "FIRST_WORD_SECONDS", 0)
+    caplog.set_level("INFO", "tagstream.serve")
+    service = Service(tmp_path, FakeTagger)
+    urls: list[str] = []
+
+    def ready(url: str) -> None:
+        urls.append(url)
+        service.on_failure()  # ends the server
+
+    assert run.serve(service, "127.0.0.1", 0, ready) == 0
+    assert urls
+    told = [record.getMessage() for record in caplog.records if record.name == "tagstream.serve"]
+    assert any(line.endswith(", 0 s so far") for line in told), told
+
+
 def test_connections_send_small_packets_at_once():
     with (
-        listen("127.0.0.1", 0) as sock,
+        run.listen("127.0.0.1", 0) as sock,
         socket.create_connection(sock.getsockname()),
         sock.accept()[0] as accepted,
     ):
