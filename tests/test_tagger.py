@@ -12,7 +12,7 @@ from tagstream import KNN, OLANSGD, OML, Tagger
 from tagstream.checks import DataError
 from tagstream.persist import save
 from tagstream.tagger import Learnt
-from tagstream.text import Columns
+from tagstream.text import Columns, Text
 
 TOPICS = {
     "sea": "beach swim sand wave sail harbour",
@@ -151,6 +151,23 @@ def test_a_suggestion_is_that_of_the_checked_rows():
             assert value == round(float(row[tagger.tags.index(tag)]), 6)
     with pytest.raises(ValueError, match="rows must have 262144 features, got 7"):
         tagger.learner.scores_of(rows[:, :7])
+
+
+def test_checked_rows_are_learnt_as_partial_fit_learns_them():
+    some = records(60)
+    rows = Text().rows([record["text"] for record in some])
+    sets = [set(record["y"]) for record in some]
+    one, other = OML(random_state=0), OML(random_state=0)
+    one.partial_fit(rows, sets)
+    for first in range(0, 60, 7):
+        other.learn_rows(rows[first : first + 7], sets[first : first + 7])
+    assert_same_state(other.to_state(), one.to_state())
+    for bad in ((rows[:2, :5], sets[:2]), (rows[:2], sets[:3]), (rows[:2], ["a", "b"])):
+        with pytest.raises(ValueError, match="must"):
+            other.learn_rows(*bad)
+    assert_same_state(other.to_state(), one.to_state())
+    with pytest.raises(ValueError, match="n_neighbors must"):
+        other.set_params(n_neighbors=0).learn_rows(rows[:1], sets[:1])
 
 
 def test_one_in_one_out_and_many_in_many_out():

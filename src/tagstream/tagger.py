@@ -366,7 +366,7 @@ class Tagger(_Reader):
         names = [None if batch.ids is None else batch.ids[i] for i in some]
         ids = [first + k if name is None else name for k, name in enumerate(names)]
         Y, classes = _labels(batch, some)
-        self.learner.partial_fit(rows, Y, classes=classes, ids=None if batch.ids is None else ids)
+        self.learner.learn_rows(rows, Y, classes, None if batch.ids is None else ids)
         if sp.issparse(rows):
             if len(self._seen) != rows.shape[1]:
                 self._seen = np.zeros(rows.shape[1], np.bool_)
