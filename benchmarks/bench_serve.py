@@ -32,6 +32,7 @@ CACHE = Path(__file__).resolve().parent.parent / ".cache" / "bench-serve"
 SIZES = (10_000, 100_000)
 CONNECTIONS = (1, 4)
 LEARNT_PER_SECOND = 100
+LEARNERS = 4  # clients that share it: one waits for its answer before it sends the next
 SEED_TAG = "a tag that comes and goes"
 BARE = """
 import sys
@@ -299,9 +300,13 @@ def of_service(size: int, bodies: list[str], seconds: float) -> list[dict[str, A
             rows = []
             for c in CONNECTIONS:
                 rows.append(_row("suggest", size, c, asked(c)))
-                with meanwhile(learn, LEARNT_PER_SECOND) as took:
+                with contextlib.ExitStack() as learners:
+                    each = [
+                        learners.enter_context(meanwhile(learn, LEARNT_PER_SECOND / LEARNERS))
+                        for _ in range(LEARNERS)
+                    ]
                     found = asked(c)
-                    beside = f"{len(took) / seconds:.0f} learnt/s"
+                    beside = f"{sum(map(len, each)) / seconds:.0f} learnt/s"
                 rows.append(_row("suggest beside learning", size, c, found, beside))
                 with meanwhile(refit) as took:
                     found = asked(c)
