@@ -147,16 +147,25 @@ def started(command: list[str], **settings: Any) -> Iterator[subprocess.Popen[st
                 program.kill()
 
 
+_own = threading.local()  # the connection of each thread, kept open as clients do
+
+
 def post(port: int, path: str, body: Any, kind: str = JSON) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    with contextlib.closing(connection):
-        content = body if isinstance(body, str) else json.dumps(body)
+    connection = getattr(_own, "connection", None)
+    if connection is None or connection.port != port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        _own.connection = connection
+    content = body if isinstance(body, str) else json.dumps(body)
+    try:
         connection.request("POST", path, content.encode(), {"Content-Type": kind})
         answer = connection.getresponse()
         told = answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"{path} answered {answer.status}: {told[:300]!r}")
-        return json.loads(told)
+    except OSError:
+        _own.connection = None
+        raise
+    if answer.status != 200:
+        raise RuntimeError(f"{path} answered {answer.status}: {told[:300]!r}")
+    return json.loads(told)
 
 
 def answering(port: int, path: str, body: Any, kind: str = JSON) -> None:
