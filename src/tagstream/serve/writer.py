@@ -436,10 +436,11 @@ class Service:
     def _do_events(self, group: list[Change]) -> None:
         written: list[tuple[_Plan, list[Event]]] = []
         refused: list[tuple[Change, Exception]] = []
+        told = self._suggest_together(group)
         with self.log.transaction():
             for change in group:
                 try:
-                    plan = self._plan(change)
+                    plan = self._plan(change, told)
                 except Refused as error:
                     refused.append((change, error))
                     continue
@@ -464,7 +465,7 @@ class Service:
                 plan.change.done.set_result(Done(len(events), plan.duplicates, last))
 
     # ------------------------------------------------------------------ checking
-    def _plan(self, change: Change) -> _Plan:
+    def _plan(self, change: Change, told: dict[int, Any]) -> _Plan:
         """Return the events of a change, or refuse it as a whole."""
         plan = _Plan(change)
         planned: dict[str, Event] = {}
@@ -496,7 +497,7 @@ class Service:
             if change.kind == "learn":
                 planned[body["id"]] = event
         if change.kind == "learn" and plan.events:
-            self._suggest_first(plan)
+            self._suggest_first(plan, told)
         return plan
 
     def _is_same(self, newest: Event, body: dict[str, Any]) -> bool:
@@ -531,13 +532,29 @@ class Service:
         has_item = getattr(self._tagger.learner, "has_item", None)
         return has_item is not None and bool(has_item(name))
 
-    def _suggest_first(self, plan: _Plan) -> None:
-        """Keep what is suggested for new items before they are learnt; refuse what cannot be."""
-        records = [_record(event.body) for event in plan.events]
+    def _suggest_together(self, group: Sequence[Change]) -> dict[int, Any]:
+        """Return what is suggested for each body of several changes, by its identity.
+
+        Nothing for one change, or if one of them cannot be: then each is asked for by itself.
+        """
+        if len(group) < 2:
+            return {}
+        bodies = [body for change in group for body in change.bodies]
         try:
-            told = self.read().view.suggest(records)
-        except ValueError as error:
-            raise Refused(str(error), "items") from error
+            told = self.read().view.suggest([_record(body) for body in bodies])
+        except ValueError:
+            return {}
+        return {id(body): suggestion for body, suggestion in zip(bodies, told, strict=True)}
+
+    def _suggest_first(self, plan: _Plan, together: dict[int, Any]) -> None:
+        """Keep what is suggested for new items before they are learnt; refuse what cannot be."""
+        if together:
+            told = [together[id(event.body)] for event in plan.events]
+        else:
+            try:
+                told = self.read().view.suggest([_record(event.body) for event in plan.events])
+            except ValueError as error:
+                raise Refused(str(error), "items") from error
         for i, suggestion in enumerate(told):
             if plan.is_new[i]:
                 event = plan.events[i]
