@@ -108,7 +108,7 @@ def filled(items: list[dict[str, Any]]) -> Path:
     real = "real" if os.environ.get("TAGSTREAM_TEXT") else "made"
     folder = CACHE / f"{__version__}-{real}-{len(items)}"
     if not folder.exists():
-        new = folder.with_suffix(".new")
+        new = folder.with_name(f"{folder.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         with Service(new, snapshot_events=1 << 40) as service:
             for start in range(0, len(items), 1000):
