@@ -35,6 +35,7 @@ SECTIONS = {
     "readers": "bench_files",
     "memory": "bench_memory",
     "cluster": "bench_cluster",
+    "serve": "bench_serve",
 }
 PACKAGES = [
     "tagstream",
@@ -46,6 +47,8 @@ PACKAGES = [
     "vowpalwabbit",
     "faiss-cpu",
     "ray",
+    "fastapi",
+    "uvicorn",
     "scikit-multilearn-ng",
     "liac-arff",
     "pandas",

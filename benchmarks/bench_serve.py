@@ -1,14 +1,14 @@
-"""The service under load: ``python -m benchmarks.bench_serve [--quick] [--items N …]``.
+"""The service under load, with wrk; beside a bare FastAPI endpoint and Annif's suggest.
 
-It starts the service on a folder with so many texts, and measures POST /v1/suggest of one text from
-several connections: alone, while 100 items a second are learnt, and during a refit; beside a bare
-FastAPI endpoint that only takes the same body and answers it.  The client is wrk where it is
-installed, else threads of this program.  It prints one table and writes bench-report/serve.json.
+It starts ``tagstream serve`` on a folder with so many texts and asks POST /v1/suggest for one text
+at a time: alone, while 100 items a second are learnt, and while P is refitted over and over (each
+removal of a tag does that).  The folder is made once, in .cache/bench-serve, and copied for each
+run.  Annif is used if it is installed, or if the environment variable ANNIF names its program: it
+pins other versions of common packages, so it likes an environment of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -16,7 +16,7 @@ import os
 import random
 import re
 import shutil
-import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,22 +26,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-CONNECTIONS = 4
+from benchmarks.timing import Section, claim, tell
+
+CACHE = Path(__file__).resolve().parent.parent / ".cache" / "bench-serve"
+SIZES = (10_000, 100_000)
+CONNECTIONS = (1, 4)
 LEARNT_PER_SECOND = 100
+LEARNERS = 4  # clients that share it: one waits for its answer before it sends the next
+SEED_TAG = "a tag that comes and goes"
 BARE = """
+import sys
 import uvicorn
 from fastapi import Body, FastAPI
 app = FastAPI()
 @app.post("/v1/suggest")
 async def suggest(body: dict = Body()) -> dict:
     return {"items": [{"tags": [], "scores": {}} for _ in body["items"]]}
-uvicorn.run(app, port=%d, log_level="critical")
+uvicorn.run(app, port=int(sys.argv[1]), log_level="critical")
 """
-# wrk tells quantiles only up to p99; the rest by its script.
 SCRIPT = """
 wrk.method = "POST"
-wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Content-Type"] = "%s"
 local bodies = {%s}
 local i = 0
 request = function()
@@ -54,8 +59,19 @@ done = function(summary, latency, requests)
     latency:percentile(50), latency:percentile(99), latency:percentile(99.9)))
 end
 """
+ANNIF = """
+[tags]
+name=tags
+language=en
+backend=tfidf
+analyzer=snowball(english)
+vocab=tags
+"""
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 
 
+# ---------------------------------------------------------------------- texts
 def texts() -> list[dict[str, Any]]:
     """Return real short texts with tags where they are at hand, made ones otherwise."""
     path = Path(os.environ.get("TAGSTREAM_TEXT", "")) / "goemotions-dev.jsonl"
@@ -84,100 +100,128 @@ def records(n: int) -> list[dict[str, Any]]:
     return made
 
 
-def post(port: int, path: str, body: Any, timeout: float = 600) -> dict[str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
-    with contextlib.closing(connection):
-        connection.request(
-            "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        answer = connection.getresponse()
-        told: dict[str, Any] = json.loads(answer.read())
-        if answer.status != 200:
-            raise RuntimeError(f"{path} answered {answer.status}: {told}")
-        return told
+def filled(items: list[dict[str, Any]]) -> Path:
+    """Return a folder of the service that has learnt these items; it is made once."""
+    from tagstream import __version__
+    from tagstream.serve.writer import Change, Service
+
+    real = "real" if os.environ.get("TAGSTREAM_TEXT") else "made"
+    folder = CACHE / f"{__version__}-{real}-{len(items)}"
+    if not folder.exists():
+        new = folder.with_name(f"{folder.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        with Service(new, snapshot_events=1 << 40) as service:
+            for start in range(0, len(items), 1000):
+                part = items[start : start + 1000]
+                service.submit(Change("learn", part, [item["id"] for item in part])).result()
+        new.rename(folder)
+    return folder
+
+
+# ---------------------------------------------------------------------- programs
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 @contextlib.contextmanager
-def process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **os.environ}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as started:
+def started(command: list[str], **settings: Any) -> Iterator[subprocess.Popen[str]]:
+    """Run a program meanwhile; what it says on standard error is told if this fails."""
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, **settings
+        ) as program,
+    ):
         try:
-            yield started
+            yield program
+        except BaseException:
+            errors.seek(0)
+            sys.stderr.write(errors.read()[-2000:])
+            raise
         finally:
-            started.send_signal(signal.SIGTERM)
-            started.wait(120)
+            program.terminate()
+            try:
+                program.wait(60)
+            except subprocess.TimeoutExpired:
+                program.kill()
 
 
-def by_wrk(port: int, bodies: list[str], seconds: float) -> dict[str, float]:
+_own = threading.local()  # the connection of each thread, kept open as clients do
+
+
+def post(port: int, path: str, body: Any, kind: str = JSON) -> Any:
+    connection = getattr(_own, "connection", None)
+    if connection is None or connection.port != port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        _own.connection = connection
+    content = body if isinstance(body, str) else json.dumps(body)
+    try:
+        connection.request("POST", path, content.encode(), {"Content-Type": kind})
+        answer = connection.getresponse()
+        told = answer.read()
+    except OSError:
+        _own.connection = None
+        raise
+    if answer.status != 200:
+        raise RuntimeError(f"{path} answered {answer.status}: {told[:300]!r}")
+    return json.loads(told)
+
+
+def answering(port: int, path: str, body: Any, kind: str = JSON) -> None:
+    """Wait until a server that was just started answers."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            post(port, path, body, kind)
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"nothing answers at {path}")
+
+
+# ---------------------------------------------------------------------- measuring
+def wrk(
+    port: int, path: str, bodies: list[str], seconds: float, connections: int, kind: str = JSON
+) -> dict[str, float]:
+    """Return requests per second and quantiles of their times."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-        script.write(SCRIPT % ", ".join(f"[==[{body}]==]" for body in bodies))
+        script.write(SCRIPT % (kind, ", ".join(f"[==[{body}]==]" for body in bodies)))
         script.flush()
         told = subprocess.run(
-            ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", script.name,
-             f"http://127.0.0.1:{port}/v1/suggest"],
-            capture_output=True, text=True, check=True,
+            ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", script.name,
+             f"http://127.0.0.1:{port}{path}"],
+            capture_output=True, text=True, check=True, timeout=seconds + 60,
         ).stdout  # fmt: skip
+    tell(".")
     found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)", told)
-    assert found is not None, told
-    n, took, errors, p50, p99, p999 = map(int, found.groups())
+    if found is None or int(found[3]):
+        raise RuntimeError(f"some requests failed: {told[-500:]}")
+    n, took, _, p50, p99, p999 = map(int, found.groups())
     return {
         "requests/s": n / (took / 1e6), "p50, ms": p50 / 1e3, "p99, ms": p99 / 1e3,
-        "p99.9, ms": p999 / 1e3, "errors": errors,
-    }  # fmt: skip
-
-
-def by_threads(port: int, bodies: list[str], seconds: float) -> dict[str, float]:
-    times: list[float] = []
-    errors = 0
-    end = time.perf_counter() + seconds
-
-    def ask(first: int) -> None:
-        nonlocal errors
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        i = first
-        while time.perf_counter() < end:
-            start = time.perf_counter()
-            body = bodies[i % len(bodies)].encode()
-            connection.request("POST", "/v1/suggest", body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            answer.read()
-            times.append(time.perf_counter() - start)
-            errors += answer.status != 200
-            i += 1
-        connection.close()
-
-    threads = [threading.Thread(target=ask, args=(i * 97,)) for i in range(CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    times.sort()
-    at = [times[min(len(times) - 1, int(len(times) * q))] * 1e3 for q in (0.5, 0.99, 0.999)]
-    return {
-        "requests/s": len(times) / seconds, "p50, ms": at[0], "p99, ms": at[1],
-        "p99.9, ms": at[2], "errors": errors,
+        "p99.9, ms": p999 / 1e3,
     }  # fmt: skip
 
 
 @contextlib.contextmanager
-def learning(port: int, items: list[dict[str, Any]]) -> Iterator[list[float]]:
-    """Learn items one by one at a steady rate; yield the times of the answers."""
+def meanwhile(work: Callable[[int], None], per_second: float = 0.0) -> Iterator[list[float]]:
+    """Call ``work`` again and again in a thread, at a steady rate if one is given.
+
+    Yield the seconds of each call.
+    """
     took: list[float] = []
     stop = threading.Event()
 
-    def work() -> None:
+    def repeat() -> None:
         begun = time.perf_counter()
-        for i, item in enumerate(items):
-            late = begun + i / LEARNT_PER_SECOND - time.perf_counter()
-            if stop.wait(max(0.0, late)):
-                return
+        while not stop.is_set():
             start = time.perf_counter()
-            post(port, "/v1/learn", {"items": [item]})
+            work(len(took))
             took.append(time.perf_counter() - start)
+            if per_second:
+                stop.wait(max(0.0, begun + len(took) / per_second - time.perf_counter()))
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=repeat)
     thread.start()
     try:
         yield took
@@ -186,125 +230,139 @@ def learning(port: int, items: list[dict[str, Any]]) -> Iterator[list[float]]:
         thread.join()
 
 
-def fill(folder: Path, items: list[dict[str, Any]]) -> None:
-    """Put items into a folder's log and learn them, so that the service starts with them."""
-    from tagstream.serve.writer import Change, Service
-
-    with Service(folder, snapshot_events=1 << 40) as service:
-        for start in range(0, len(items), 1000):
-            part = items[start : start + 1000]
-            service.submit(Change("learn", part, [item["id"] for item in part])).result()
-
-
-def bare(measure: Callable[..., dict[str, float]], bodies: list[str], seconds: float) -> Any:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with process([sys.executable, "-c", BARE % port]):
-        for _ in range(200):
-            with contextlib.suppress(OSError):
-                post(port, "/v1/suggest", {"items": []})
-                break
-            time.sleep(0.05)
-        return {"what": "bare FastAPI", **measure(port, bodies, seconds)}
+def of_bare(bodies: list[str], seconds: float) -> list[dict[str, Any]]:
+    port = free_port()
+    with started([sys.executable, "-c", BARE, str(port)]):
+        answering(port, "/v1/suggest", {"items": []})
+        return [
+            _row("a bare FastAPI endpoint", None, c, wrk(port, "/v1/suggest", bodies, seconds, c))
+            for c in CONNECTIONS
+        ]
 
 
-def during_refit(
-    measure: Callable[..., dict[str, float]], port: int, bodies: list[str], more: Any
-) -> dict[str, float]:
-    """Measure while a learn call of many items, refits among them, is under way."""
-    done = threading.Event()
+def of_annif(program: str, items: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
+    """Train Annif's tfidf project on the same texts and ask it the same."""
+    from urllib.parse import urlencode
 
-    def work() -> None:
-        try:
-            for start in range(0, len(more), 200):
-                post(port, "/v1/learn", {"items": more[start : start + 200]})
-        finally:
-            done.set()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "projects.cfg").write_text(ANNIF)
+        tags = sorted({tag for item in items for tag in item["y"]})
+        uri = {tag: f"<http://example.org/{i}>" for i, tag in enumerate(tags)}
+        (folder / "tags.tsv").write_text("".join(f"{uri[tag]}\t{tag}\n" for tag in tags))
+        lines = [
+            f"{' '.join(item['text'].split())}\t{' '.join(uri[tag] for tag in item['y'])}\n"
+            for item in items
+        ]
+        (folder / "train.tsv").write_text("".join(lines))
+        # Annif cuts texts into sentences by a model that would be downloaded: an untrained one
+        # does for short texts.
+        punkt = folder / "nltk" / "tokenizers" / "punkt_tab" / "english"
+        punkt.mkdir(parents=True)
+        for file in ("collocations.tab", "sent_starters.txt", "abbrev_types.txt",
+                     "ortho_context.tab"):  # fmt: skip
+            (punkt / file).touch()
+        settings: Any = {
+            "cwd": folder, "env": {**os.environ, "NLTK_DATA": str(folder / "nltk")}
+        }  # fmt: skip
+        for command in (["load-vocab", "-L", "en", "tags", "tags.tsv"],
+                        ["train", "tags", "train.tsv"]):  # fmt: skip
+            subprocess.run([program, *command], check=True, capture_output=True, **settings)
+        port = free_port()
+        path = "/v1/projects/tags/suggest"
+        bodies = [urlencode({"text": item["text"], "limit": 10}) for item in items[:400]]
+        with started([program, "run", "--port", str(port), "-v", "ERROR"], **settings):
+            answering(port, path, bodies[0], FORM)
+            return [
+                _row("Annif, tfidf", len(items), c, wrk(port, path, bodies, seconds, c, FORM))
+                for c in CONNECTIONS
+            ]
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    parts = []
-    while not done.is_set() or not parts:
-        parts.append(measure(port, bodies, 2))
-    thread.join()
-    n = len(parts)
-    mean = {name: sum(part[name] for part in parts) / n for name in parts[0]}
-    return {**mean, "p99.9, ms": max(part["p99.9, ms"] for part in parts)}
+
+def of_service(size: int, bodies: list[str], seconds: float) -> list[dict[str, Any]]:
+    items = records(2 * size)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "folder"
+        shutil.copytree(filled(items[:size]), folder)
+        command = [sys.executable, "-m", "tagstream", "serve", str(folder), "--port", "0"]
+        with started(command) as program:
+            assert program.stdout is not None
+            line = program.stdout.readline()
+            if not line:
+                raise RuntimeError("the service did not start")
+            port = int(line.strip().rstrip("/").rsplit(":", 1)[1])
+
+            def asked(connections: int) -> dict[str, float]:
+                return wrk(port, "/v1/suggest", bodies, seconds, connections)
+
+            left = iter(items[size:])
+
+            def learn(_: int) -> None:
+                post(port, "/v1/learn", {"items": [next(left)]})
+
+            def refit(i: int) -> None:
+                item = {"id": "refit", "text": f"refit {i}", "y": [SEED_TAG]}
+                post(port, "/v1/learn", {"items": [item]})
+                post(port, "/v1/tags/remove", {"tag": SEED_TAG})
+
+            wrk(port, "/v1/suggest", bodies, 1, 1)  # the first answers warm caches
+            rows = []
+            for c in CONNECTIONS:
+                rows.append(_row("suggest", size, c, asked(c)))
+                with contextlib.ExitStack() as learners:
+                    each = [
+                        learners.enter_context(meanwhile(learn, LEARNT_PER_SECOND / LEARNERS))
+                        for _ in range(LEARNERS)
+                    ]
+                    found = asked(c)
+                    beside = f"{sum(map(len, each)) / seconds:.0f} learnt/s"
+                rows.append(_row("suggest beside learning", size, c, found, beside))
+                with meanwhile(refit) as took:
+                    found = asked(c)
+                    beside = f"{len(took) / seconds:.1f} refits/s"
+                rows.append(_row("suggest beside refits", size, c, found, beside))
+            return rows
 
 
-def run(sizes: list[int], seconds: float) -> list[dict[str, Any]]:
-    """Measure; return one row for each case."""
-    measure = by_wrk if shutil.which("wrk") else by_threads
+def _row(
+    what: str, stored: int | None, connections: int, found: dict[str, float], beside: str = ""
+) -> dict[str, Any]:
+    return {"what": what, "stored": stored, "connections": connections, **found, "beside": beside}
+
+
+# ---------------------------------------------------------------------- the section
+def run(quick: bool) -> Section:
+    sizes, seconds = ((1000,), 2.0) if quick else (SIZES, 20.0)
+    section: Section = {
+        "title": "The service",
+        "equal": "The same short texts, one per request, from wrk on the same machine; one process "
+        "each. A connection sends its next request when it has its answer.",
+        "differs": "The bare endpoint only takes the request and answers nothing. Annif has learnt "
+        "the same texts in advance and stores none. Refits follow each other without a pause.",
+        "rows": [],
+        "claims": [],
+        "skipped": [],
+    }
+    if shutil.which("wrk") is None:
+        return {**section, "skipped": ["wrk"]}
     sample = records(400)
     bodies = [json.dumps({"items": [{"text": item["text"]}]}) for item in sample]
-    rows = [bare(measure, bodies, seconds)]
+    rows = of_bare(bodies, seconds)
+    bare = rows[0]["p99, ms"]
+    annif = os.environ.get("ANNIF") or shutil.which("annif")
+    if annif:
+        rows += of_annif(annif, records(sizes[0]), seconds)
+    claims = []
     for size in sizes:
-        more = max(1000, size // 4) + int(3 * seconds * LEARNT_PER_SECOND)
-        items = records(size + more)
-        with tempfile.TemporaryDirectory() as folder:
-            fill(Path(folder), items[:size])
-            command = [sys.executable, "-m", "tagstream", "serve", folder, "--port", "0"]
-            with process(command) as started:
-                assert started.stdout is not None
-                port = int(started.stdout.readline().strip().rstrip("/").rsplit(":", 1)[1])
-                measure(port, bodies, 1)  # the first answers warm caches
-                alone = measure(port, bodies, seconds)
-                rows.append({"what": "suggest alone", "items": size, **alone})
-                left = items[size:]
-                with learning(port, left) as took:
-                    beside = measure(port, bodies, seconds)
-                took.sort()
-                rows.append(
-                    {
-                        "what": f"suggest beside learning {LEARNT_PER_SECOND}/s", "items": size,
-                        **beside, "learnt/s": len(took) / seconds,
-                        "learn p50, ms": took[len(took) // 2] * 1e3 if took else float("nan"),
-                    }
-                )  # fmt: skip
-                refit = during_refit(measure, port, bodies, left[len(took) :])
-                rows.append({"what": "suggest beside bulk learning and refits", "items": size,
-                             **refit})  # fmt: skip
-    return rows
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a table of Markdown."""
-    names = ["what", "items", "requests/s", "p50, ms", "p99, ms", "p99.9, ms", "learnt/s",
-             "learn p50, ms", "errors"]  # fmt: skip
-    lines = ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
-    for row in rows:
-        cells = [row.get(name, "") for name in names]
-        lines.append(
-            "| "
-            + " | ".join(f"{c:,.1f}" if isinstance(c, float) else f"{c:,}" if isinstance(c, int)
-                         else c for c in cells)
-            + " |"
-        )  # fmt: skip
-    return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="1,000 items, 3 seconds each")
-    parser.add_argument("--items", nargs="+", type=int, default=[10_000, 100_000])
-    parser.add_argument("--seconds", type=float, default=20)
-    options = parser.parse_args()
-    sizes, seconds = ([1000], 3.0) if options.quick else (options.items, options.seconds)
-    rows = run(sizes, seconds)
-    print(table(rows))
-    out = ROOT / "bench-report"
-    out.mkdir(exist_ok=True)
-    about = {
-        "date": time.strftime("%Y-%m-%d"),
-        "load": os.getloadavg()[0],
-        "cores": os.cpu_count(),
-        "client": "wrk" if shutil.which("wrk") else "threads",
-    }
-    text = json.dumps({"about": about, "rows": rows}, indent=1)
-    (out / "serve.json").write_text(text + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        found = of_service(size, bodies, seconds)
+        rows += found
+        alone, learning, refits = (row["p99, ms"] for row in found[:3])
+        where = f"{size:,} stored, 1 connection"
+        limit = {"limit": "p99 of a bare FastAPI endpoint", "limit_value": bare, "limit_unit": "ms"}
+        claims += [
+            claim(f"p99 of suggest beside {LEARNT_PER_SECOND} learnt/s, {where}", learning, 10,
+                  unit="ms", distance=learning / bare, **limit),
+            claim(f"p99 of suggest beside refits over that alone, {where}", refits / alone, 2,
+                  limit="p99 alone", limit_value=alone, limit_unit="ms"),
+        ]  # fmt: skip
+    return {**section, "rows": rows, "claims": claims, "skipped": [] if annif else ["Annif"]}

@@ -23,7 +23,7 @@ class FakeView:
         self.tags = sorted(self.counts)
         self.n_items = len(items)
 
-    def _near(self, record: dict[str, Any]) -> list[tuple[float, str]]:
+    def _near(self, record: dict[str, Any], n: int = 5) -> list[tuple[float, str]]:
         if any(("x" in item) != ("x" in record) for item in self._items.values()):
             raise ValueError("items must be of one kind")
         words = _words(record)
@@ -31,7 +31,7 @@ class FakeView:
         for name, item in self._items.items():
             other = _words(item)
             near.append((1 - len(words & other) / max(1, len(words | other)), name))
-        return sorted(near)[:5]
+        return sorted(near)[:n]
 
     def _one(self, record: dict[str, Any]) -> Any:
         near = self._near(record)
@@ -57,7 +57,7 @@ class FakeView:
                 labels=tuple(self._items[name]["y"]),
                 text=self._items[name].get("text"),
             )
-            for distance, name in self._near(record)
+            for distance, name in self._near(record, 7)
         ]
         parts = {tag: {"neighbours": told.scores[tag]} for tag in told.tags}
         return SimpleNamespace(neighbors=neighbours, parts=parts, copy_of=None)
@@ -94,6 +94,9 @@ class FakeTagger:
             self.items[record["id"]] = record
             self._note("learn", record)
         return len(records)
+
+    def change(self, event: str, **what: Any) -> None:
+        getattr(self, event)(**what)
 
     def forget(self, id: str) -> None:
         del self.items[id]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ import uvicorn
 
 from fake_tagger import FakeTagger
 from tagstream.serve.app import create_app
+from tagstream.serve.run import listen
 from tagstream.serve.writer import Service
 
 
@@ -29,7 +29,7 @@ def serving(
     service = Service(folder, tagger)
     if start:
         service.start()
-    sock = socket.create_server(("127.0.0.1", port))
+    sock = listen("127.0.0.1", port)
     app = create_app(service, is_open, **options)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)

@@ -133,6 +133,37 @@ def test_a_file_without_a_last_line_end_is_learnt_once(run, tmp_path):
     assert "7 records learnt; m.tgs has seen 12" in err
 
 
+@pytest.mark.parametrize("cut", [1, 5, 6, 7, 9])
+def test_a_log_with_changes_goes_on_where_it_was(run, tmp_path, cut):
+    some = posts(10)
+    first = some[0]["y"][0]
+    log = [
+        *some[:5],
+        {"event": "forget", "id": "p1"},
+        {"event": "rename", "old": first, "new": "renamed"},
+        *some[5:],
+        {"event": "remove", "tag": "renamed"},
+    ]
+    how = (*SMALL, "--chunk", "3", "-m", "m.tgs")
+    write_jsonl(tmp_path / "log.jsonl", log[:cut])
+    assert run("learn", "log.jsonl", *how)[0] == 0
+    write_jsonl(tmp_path / "log.jsonl", log)
+    assert run("learn", "log.jsonl", *how)[0] == 0
+    whole = (*SMALL, "--chunk", "256", "-m", "whole.tgs")
+    assert run("learn", "log.jsonl", *whole)[0] == 0
+    assert (tmp_path / "m.tgs").read_bytes() == (tmp_path / "whole.tgs").read_bytes()
+
+
+def test_a_change_that_cannot_be_made_is_told_and_keeps_the_model(run, tmp_path):
+    run("learn", write_jsonl(tmp_path / "a.jsonl", posts(5)), *SMALL, "-m", "m.tgs")
+    kept = (tmp_path / "m.tgs").read_bytes()
+    wrong = write_jsonl(tmp_path / "b.jsonl", [*posts(3, first=5), {"event": "remove", "tag": "?"}])
+    code, _, err = run("learn", wrong, "-m", "m.tgs")
+    assert code == 1
+    assert "must be one that was learnt, got '?'" in err
+    assert (tmp_path / "m.tgs").read_bytes() == kept
+
+
 def test_a_last_line_that_has_grown_is_an_edited_file(run, tmp_path):
     (tmp_path / "a.csv").write_text("body,tags\nswim,sea\ncook,food")
     how = ("--text", "body", "--labels", "tags", "--sep", "|", *SMALL, "-m", "m.tgs")

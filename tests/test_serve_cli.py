@@ -6,9 +6,11 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,13 @@ pytest.importorskip("uvicorn")
 
 import httpx
 
+from changes import WORDS, change_of
+from fake_tagger import FakeTagger
 from tagstream import cli
-from tagstream.serve.log import Event, EventLog, event_of_line
-from tagstream.serve.writer import Change, Service, apply_events
+from tagstream.serve import run
+from tagstream.serve.log import Event, EventLog
+from tagstream.serve.writer import Change, Refused, Service
 from tagstream.tagger import Tagger
-
-WORDS = ("sort", "list", "swim", "sea", "salt", "soup", "bike", "tent", "train", "tea", "bread")
 
 
 def record(i: int) -> dict[str, Any]:
@@ -39,32 +42,50 @@ def learn_all(service: Service, records: list[dict[str, Any]], size: int) -> Non
         service.submit(Change("learn", part, [None] * len(part))).result(600)
 
 
-def test_the_real_tagger_after_restarts_is_that_of_one_run_over_the_exported_log(tmp_path, capfd):
-    folder = tmp_path / "folder"
-    records = [record(i) for i in range(60)]
-    with Service(folder, snapshot_events=17) as service:
-        learn_all(service, records[:33], 5)
-        service.submit(Change("forget", [{"id": "3"}], [None])).result(600)
-    for snapshot in sorted((folder / "snapshots").iterdir())[-1:]:
-        snapshot.write_bytes(b"damaged")
-    with Service(folder, snapshot_events=10_000) as service:
-        assert service.replayed > 0
-        learn_all(service, records[33:], 1)
-        service.submit(Change("rename", [{"old": "sea", "new": "ocean"}], [None])).result(600)
-        relabelled = {**records[40], "y": ["corrected"]}
-        service.submit(Change("learn", [relabelled], [None])).result(600)
-        service.submit(Change("merge", [{"tags": ["tea"], "into": "bread"}], [None])).result(600)
-        service.submit(Change("remove", [{"tag": "tent"}], [None])).result(600)
-        assert "ocean" in service.read().view.tags
+def state_of(path: Path, scratch: Path) -> bytes:
+    """The model of a file without what a command notes about the files that it read."""
+    tagger = Tagger.open(path)
+    tagger.extra = {}
+    tagger.save(scratch)
+    return scratch.read_bytes()
+
+
+def test_a_served_model_is_bit_for_bit_what_learn_makes_of_the_exported_log(tmp_path, capfd):
+    folder, log, model = tmp_path / "folder", tmp_path / "log.jsonl", tmp_path / "m.tgs"
+    refused = 0
+    for part in (range(150), range(150, 300)):
+        with Service(folder, snapshot_events=70) as service:
+            waiting = [service.submit(change_of(i)) for i in part]
+            for done in waiting:
+                refused += isinstance(done.exception(600), Refused)
+            assert part.start == 0 or service.replayed > 0
+        newest = max((folder / "snapshots").glob("*.tgs"))
+        if part.start == 0:
+            newest.write_bytes(b"damaged")
+    assert 0 < refused < 40
     assert cli.main(["log", "export", str(folder)]) == 0
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert len(lines) == 65
+    log.write_text(capfd.readouterr().out)
+    kinds = Counter(json.loads(line).get("event", "learn") for line in log.read_text().splitlines())
+    assert kinds.keys() == {"learn", "forget", "rename", "merge", "remove"}, kinds
+    assert cli.main(["learn", str(log), "--model", str(model), "--chunk", "37"]) == 0
+    assert state_of(model, tmp_path / "scratch") == newest.read_bytes()
+
+
+def test_a_log_of_a_folder_that_began_with_a_model_is_learnt_on_that_model(tmp_path, capfd):
+    folder, log, base = tmp_path / "folder", tmp_path / "log.jsonl", tmp_path / "m.tgs"
     tagger = Tagger()
-    for i, line in enumerate(lines):
-        apply_events(tagger, [event_of_line(line, f"{i}")])
-    tagger.save(tmp_path / "whole.tgs")
+    tagger.learn([{"id": f"{i}", "x": [i, i % 3], "y": [f"t{i % 2}"]} for i in range(9)])
+    tagger.save(base)
+    with Service(folder, model=base) as service:
+        service.submit(Change("rename", [{"old": "t1", "new": "odd"}], ["a"])).result(600)
+        service.submit(Change("learn", [{"id": "a", "x": [1.5, 2], "y": ["odd"]}], ["b"])).result(
+            600
+        )
+    assert cli.main(["log", "export", str(folder)]) == 0
+    log.write_text(capfd.readouterr().out)
+    assert cli.main(["learn", str(log), "--model", str(base), "--chunk", "1"]) == 0
     newest = max((folder / "snapshots").glob("*.tgs"))
-    assert newest.read_bytes() == (tmp_path / "whole.tgs").read_bytes()
+    assert state_of(base, tmp_path / "scratch") == state_of(newest, tmp_path / "other")
 
 
 def test_items_are_exported_with_their_tags_of_today(tmp_path, capfd):
@@ -93,8 +114,6 @@ def test_items_are_exported_with_their_tags_of_today(tmp_path, capfd):
 def test_export_needs_a_folder_of_the_service(tmp_path, capfd):
     assert cli.main(["log", "export", str(tmp_path)]) == 1
     assert "must be a folder of the service" in capfd.readouterr().err
-    with pytest.raises(ValueError, match="event must be one of"):
-        event_of_line({"event": "explode"}, "k")
 
 
 def test_tokens_are_added_listed_and_revoked(tmp_path, capfd):
@@ -118,6 +137,31 @@ def test_other_hosts_without_tokens_are_refused(tmp_path, capfd):
     assert f"tagstream token add {tmp_path}/d NAME" in told
     assert not (tmp_path / "d").exists()
     assert cli.main(["serve", str(tmp_path / "d"), "--model", "nowhere.tgs"]) == 1
+
+
+def test_a_start_that_takes_long_says_what_it_does(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(run, "FIRST_WORD_SECONDS", 0)
+    caplog.set_level("INFO", "tagstream.serve")
+    service = Service(tmp_path, FakeTagger)
+    urls: list[str] = []
+
+    def ready(url: str) -> None:
+        urls.append(url)
+        service.on_failure()  # ends the server
+
+    assert run.serve(service, "127.0.0.1", 0, ready) == 0
+    assert urls
+    told = [record.getMessage() for record in caplog.records if record.name == "tagstream.serve"]
+    assert any(line.endswith(", 0 s so far") for line in told), told
+
+
+def test_connections_send_small_packets_at_once():
+    with (
+        run.listen("127.0.0.1", 0) as sock,
+        socket.create_connection(sock.getsockname()),
+        sock.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 class Running:

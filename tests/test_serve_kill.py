@@ -18,34 +18,32 @@ import sys
 import threading
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
+from changes import change_of
 from fake_tagger import FakeTagger
 from tagstream.serve import writer
 from tagstream.serve.log import EventLog
-from tagstream.serve.writer import Change, Service
+from tagstream.serve.writer import Service
+from tagstream.tagger import Tagger
 
-WORDS = ("sort", "list", "swim", "sea", "salt", "soup", "bike", "chain")
-
-
-def change_of(i: int) -> Change:
-    """The i-th change of the stream: mostly new items, some corrections, some others."""
-    rng = random.Random(i)
-    if i % 17 == 13:
-        return Change("forget", [{"id": f"{rng.randrange(max(1, i))}"}], [f"k{i}"])
-    if i % 23 == 19:
-        return Change("merge", [{"tags": ["sea"], "into": "swim"}], [f"k{i}"])
-    name = f"{i if rng.random() < 0.8 else rng.randrange(i + 1)}"
-    words = rng.sample(WORDS, 3)
-    body = {"id": name, "text": " ".join(words) + f" {i % 7}", "y": words[: rng.randrange(3)]}
-    return Change("learn", [body], [f"k{i}"])
+# What is served: one that is quick, so that the kills hit the log, and the real one.
+TAGGERS: dict[str, Any] = {"fake": FakeTagger, "real": Tagger}
 
 
-def work(folder: str, todo: list[int], acknowledge: int) -> None:
+def state_of(tagger: Any, scratch: Path) -> bytes:
+    """All that a tagger knows, as a file."""
+    tagger.save(scratch)
+    return scratch.read_bytes()
+
+
+def work(kind: str, folder: str, todo: list[int], acknowledge: int) -> None:
     """Serve a folder and send changes, many at a time; write the number of each that is done."""
-    service = Service(Path(folder), FakeTagger, snapshot_events=23).start()
+    service = Service(Path(folder), TAGGERS[kind], snapshot_events=23).start()
+    os.write(acknowledge, b"ready\n")
     waiting: dict[Any, int] = {}
     left = iter(todo)
     while True:
@@ -64,89 +62,117 @@ def work(folder: str, todo: list[int], acknowledge: int) -> None:
     service.close()
 
 
-def run_once(folder: str, todo: list[int], seconds: float | None) -> tuple[set[int], set[int], int]:
-    """Run a child, kill it after some time; return what it acknowledged, refused, its status."""
+def run_once(
+    kind: str, folder: str, todo: list[int], moment: tuple[int, float] | None
+) -> tuple[set[int], set[int], int]:
+    """Run a child; return what it acknowledged, what it refused, and its status.
+
+    It is killed at a moment: after so many lines from it, the first of which says that it is
+    ready, and then so many seconds.
+    """
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read)
-        work(folder, todo, write)
+        work(kind, folder, todo, write)
         os._exit(0)
     os.close(write)
-    if seconds is not None:
-        threading.Timer(seconds, os.kill, (pid, signal.SIGKILL)).start()
-    with os.fdopen(read) as lines:
-        told = [line.split() for line in lines if line.endswith("\n")]
+    seen = []
+    timer = None
+    with os.fdopen(read) as pipe:
+        while True:
+            if moment is not None and len(seen) == moment[0]:
+                timer = threading.Timer(moment[1], os.kill, (pid, signal.SIGKILL))
+                timer.start()
+            if not (line := pipe.readline()):
+                break
+            seen.append(line)
+    if timer is not None:
+        timer.join()  # the child stays a zombie until it was waited for: no other gets its number
     status = os.waitpid(pid, 0)[1]
+    told = [line.split() for line in seen[1:] if line.endswith("\n")]
     answered = {int(i) for i, _ in told}
     return answered, {int(i) for i, refused in told if refused == "1"}, status
 
 
-def drive(folder: str, seed: int, kills: int) -> dict[str, Any]:
+def drive(kind: str, folder: str, seed: int, kills: int) -> dict[str, Any]:
     """Kill a service again and again while it learns; return what happened."""
     rng = random.Random(seed)
     acknowledged: set[int] = set()
     refused: set[int] = set()
-    killed = 0
-    for _ in range(kills):
+    killed = working = 0
+    writer.warm_up(TAGGERS[kind])
+    assert threading.active_count() == 1  # a fork keeps only this thread
+    while killed < kills:
         # Each child gets a fresh stretch of work and whatever the last one did not answer.
         first = max(acknowledged, default=-1) + 1
         todo = [i for i in range(first + 40) if i not in acknowledged]
-        answered, not_done, status = run_once(folder, todo, 0.01 + 0.12 * rng.random())
+        moment = (rng.randrange(1, 30), 0.02 * rng.random())
+        if rng.random() < 0.3:  # while it starts
+            moment = (0, 0.2 * rng.random())
+        answered, not_done, status = run_once(kind, folder, todo, moment)
         acknowledged |= answered
         refused |= not_done
         killed += os.WIFSIGNALED(status)
+        working += bool(answered) and os.WIFSIGNALED(status)
     rest = [i for i in range(max(acknowledged, default=-1) + 1) if i not in acknowledged]
-    answered, not_done, status = run_once(folder, rest, None)
+    answered, not_done, status = run_once(kind, folder, rest, None)
     acknowledged |= answered
     refused |= not_done
     return {
         "status": status,
         "killed": killed,
+        "working": working,
         "acknowledged": sorted(acknowledged),
         "refused": sorted(refused),
     }
 
 
-def replay(folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """The keys of the log and the state of an undisturbed run over it."""
+def replay(kind: str, folder: Path) -> tuple[list[str], Any]:
+    """The keys of the log and the tagger of an undisturbed run over it."""
     log = EventLog(folder / "events.db")
     events = [*log.after(0)]
-    tagger = FakeTagger()
+    tagger = TAGGERS[kind]()
     for event in events:
         writer.apply_events(tagger, [event])
     log.close()
-    return [event.key for event in events], tagger.state()
+    return [event.key for event in events], tagger
 
 
-def check(tmp_path: Path, seed: int, kills: int) -> None:
-    script = [sys.executable, __file__, str(tmp_path), str(seed), str(kills)]
-    told = json.loads(subprocess.run(script, check=True, capture_output=True).stdout)
+def check(kind: str, tmp_path: Path, seed: int, kills: int) -> dict[str, Any]:
+    folder = tmp_path / "folder"
+    script = [sys.executable, __file__, kind, str(folder), str(seed), str(kills)]
+    told: dict[str, Any] = json.loads(subprocess.run(script, check=True, stdout=PIPE).stdout)
     assert told["status"] == 0
-    assert told["killed"] >= kills / 3
-    keys, expected = replay(tmp_path)
+    assert told["killed"] == kills
+    assert told["working"] >= kills / 2  # while they answered, not only while they started
+    keys, undisturbed = replay(kind, folder)
     assert len(keys) == len(set(keys))
     learnt = {i for i in told["acknowledged"] if change_of(i).kind == "learn"}
     missing = {f"k{i}" for i in learnt - set(told["refused"])} - set(keys)
     assert not missing
-    with Service(tmp_path, FakeTagger) as service:
-        assert service._tagger.state() == expected
-        view = service.read().view
-        stored = {name: sorted(item["y"]) for name, item in expected["items"].items()}
-        assert view.n_items == len(stored)
-        newest = {name: service.log.newest(name) for name in stored}
-        assert {n: sorted(service.tags_now(e)) for n, e in newest.items()} == stored
+    with Service(folder, TAGGERS[kind]) as service:
+        served = state_of(service._tagger, tmp_path / "served")
+        assert served == state_of(undisturbed, tmp_path / "undisturbed")
+        if kind == "fake":
+            stored = {name: sorted(item["y"]) for name, item in undisturbed.items.items()}
+            assert service.read().view.n_items == len(stored)
+            newest = {name: service.log.newest(name) for name in stored}
+            assert {n: sorted(service.tags_now(e)) for n, e in newest.items()} == stored
+    return told
 
 
-def test_thirty_kills_lose_nothing_and_repeat_nothing(tmp_path):
-    check(tmp_path, seed=1, kills=30)
+@pytest.mark.parametrize("kind", TAGGERS)
+def test_thirty_kills_lose_nothing_and_repeat_nothing(tmp_path, kind):
+    check(kind, tmp_path, seed=1, kills=30)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", TAGGERS)
 @pytest.mark.parametrize("seed", range(10))
-def test_a_thousand_kills_lose_nothing_and_repeat_nothing(tmp_path, seed):
-    check(tmp_path, seed=100 + seed, kills=100)
+def test_a_thousand_kills_lose_nothing_and_repeat_nothing(tmp_path, kind, seed):
+    check(kind, tmp_path, seed=100 + seed, kills=100)
 
 
 if __name__ == "__main__":
-    print(json.dumps(drive(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(drive(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))

@@ -92,6 +92,9 @@ def test_the_whole_loop(browser, example):
     page.click("#why")
     page.wait_for_selector("#neighbours li")
     assert "brake" in page.locator("#neighbours mark").all_inner_texts()
+    assert page.locator("#neighbours .pair").count() == 5
+    page.click("#neighbours .more button")
+    assert page.locator("#neighbours .pair").count() == 7
     watched.picture("3-why")
 
     page.click('.chip[data-tag="bike"]')

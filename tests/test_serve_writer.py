@@ -401,6 +401,7 @@ def test_a_restart_anywhere_gives_the_state_of_an_undisturbed_run(
     with Service(cut, FakeTagger, snapshot_events=snapshot_events) as service:
         run(service, events[stop:])
         assert state(service) == expected
+        assert service.read().n_items == service.log.n_items == len(expected["items"])
         now = {name: found["y"] for name, found in expected["items"].items()}
         newest = {name: service.log.newest(name) for name in now}
         assert {n: sorted(service.tags_now(e)) for n, e in newest.items()} == {

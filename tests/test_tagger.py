@@ -12,7 +12,7 @@ from tagstream import KNN, OLANSGD, OML, Tagger
 from tagstream.checks import DataError
 from tagstream.persist import save
 from tagstream.tagger import Learnt
-from tagstream.text import Columns
+from tagstream.text import Columns, Text
 
 TOPICS = {
     "sea": "beach swim sand wave sail harbour",
@@ -84,6 +84,90 @@ def test_however_records_come_the_state_is_the_same(form):
         other.learn(some[:7])
         other.learn(some[7:])
     assert_same_state(state(other), state(whole))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_changes_between_records_are_made_in_their_place(size):
+    some, whole, other = records(60, seed=3), small(), small()
+    whole.learn(some[:30])
+    whole.rename("sea", "ocean")
+    whole.forget("r4")
+    whole.learn(some[30:])
+    whole.merge(["sea"], "ocean")
+    whole.remove("snow")
+    log = [
+        *some[:30],
+        {"event": "rename", "old": "sea", "new": "ocean"},
+        {"event": "forget", "id": "r4"},
+        *some[30:],
+        {"event": "merge", "tags": ["sea"], "into": "ocean"},
+        {"event": "remove", "tag": "snow"},
+    ]
+    done = Learnt()
+    for first in range(0, len(log), size):
+        done += other.learn(log[first : first + size])
+    assert done == Learnt(new=60)
+    assert_same_state(state(other), state(whole))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"event": "rename", "old": "sea"}, "record 1: rename must have the fields old, new"),
+        ({"event": "rename", "old": "sea", "new": 3}, "new must be a string, got 3"),
+        ({"event": "merge", "tags": "sea", "into": "x"}, "tags must be a list of strings"),
+        ({"event": "burn", "tag": "sea"}, 'a record must have either "x" or "text"'),
+    ],
+)
+def test_a_change_that_does_not_say_what_it_must_changes_nothing(change, message):
+    tagger = small()
+    tagger.learn(records(30))
+    kept = state(tagger)
+    with pytest.raises(DataError, match=message):
+        tagger.learn([{"text": "swim", "y": ["sea"]}, change])
+    assert_same_state(state(tagger), kept)
+
+
+def test_a_record_with_a_field_called_event_is_a_record():
+    tagger = small()
+    told = tagger.learn({"text": "swim", "event": "rename", "y": ["sea"]})
+    assert told == Learnt(new=1)
+    with pytest.raises(DataError, match='either "x" or "text"'):
+        tagger.suggest({"event": "remove", "tag": "sea"})  # a question is no change
+    with pytest.raises(ValueError, match="event must be one of"):
+        tagger.change("learn", records=[])
+
+
+def test_a_suggestion_is_that_of_the_checked_rows():
+    tagger = Tagger()
+    tagger.learn(records(80))
+    asked = [record["text"] for record in records(20, seed=5)]
+    rows = tagger.featurizer.rows(asked)
+    scores = tagger.learner.predict_proba(rows)
+    assert np.array_equal(tagger.view()._model.scores_of(rows), scores)
+    told = tagger.suggest([{"text": text} for text in asked])
+    for suggestion, row in zip(told, scores, strict=True):
+        for tag, value in suggestion.scores.items():
+            assert value == round(float(row[tagger.tags.index(tag)]), 6)
+    with pytest.raises(ValueError, match="rows must have 262144 features, got 7"):
+        tagger.learner.scores_of(rows[:, :7])
+
+
+def test_checked_rows_are_learnt_as_partial_fit_learns_them():
+    some = records(60)
+    rows = Text().rows([record["text"] for record in some])
+    sets = [set(record["y"]) for record in some]
+    one, other = OML(random_state=0), OML(random_state=0)
+    one.partial_fit(rows, sets)
+    for first in range(0, 60, 7):
+        other.learn_rows(rows[first : first + 7], sets[first : first + 7])
+    assert_same_state(other.to_state(), one.to_state())
+    for bad in ((rows[:2, :5], sets[:2]), (rows[:2], sets[:3]), (rows[:2], ["a", "b"])):
+        with pytest.raises(ValueError, match="must"):
+            other.learn_rows(*bad)
+    assert_same_state(other.to_state(), one.to_state())
+    with pytest.raises(ValueError, match="n_neighbors must"):
+        other.set_params(n_neighbors=0).learn_rows(rows[:1], sets[:1])
 
 
 def test_one_in_one_out_and_many_in_many_out():

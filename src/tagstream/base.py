@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tagstream import decision
-from tagstream.checks import LARGEST_VALUE, Floats, Rows, check_rows
+from tagstream.checks import LARGEST_VALUE, Floats, Rows, check_rows, cut_rows
 from tagstream.decision import check_rule
 from tagstream.labels import Batch, Labels, as_array, is_label_sets, n_dims, plain, read_labels
 
@@ -141,18 +141,43 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if ids is not None:
             ids = check_ids(ids, rows.shape[0])
         with self._lock:
-            first = not hasattr(self, "n_features_in_")
-            if not first:
+            if hasattr(self, "n_features_in_"):
                 self._check_width(X)
-                rows = self._as_stored(rows)
-            batch = self._read_batch(rows, Y, classes, [] if first else self.classes_.tolist())
-            if not first and batch.single != self._single:
-                form = "a 1-D y" if self._single else "a label matrix or label sets"
-                raise ValueError(f"Y must be {form} as in earlier calls, got another form")
-            if first:
+                self._go_on(rows, Y, classes, ids)
+            else:
+                batch = self._read_batch(rows, Y, classes, [])
                 self._begin(X, rows, batch)
-            self._absorb(rows, batch, ids)
+                self._absorb(rows, batch, ids)
         return self
+
+    def learn_rows(
+        self, rows: Rows, Y: Any, classes: Any = None, ids: Sequence[Hashable] | None = None
+    ) -> Self:
+        """Learn as :meth:`partial_fit` does rows that only their width is checked of.
+
+        Parameters
+        ----------
+        rows : float array in C order or canonical CSR matrix, of shape (n, p)
+            As :func:`tagstream.checks.check_rows` returns them.
+        Y, classes, ids
+            As in :meth:`partial_fit`.
+        """
+        with self._lock:
+            if not hasattr(self, "n_features_in_"):
+                return self.partial_fit(rows, Y, classes, ids)
+            self._check_changed_params()
+            self._check_rows_width(rows)
+            self._go_on(rows, Y, classes, None if ids is None else check_ids(ids, rows.shape[0]))
+        return self
+
+    def _go_on(self, rows: Rows, Y: Any, classes: Any, ids: Sequence[Hashable] | None) -> None:
+        """Learn checked rows after others."""
+        rows = self._as_stored(rows)
+        batch = self._read_batch(rows, Y, classes, self.classes_.tolist())
+        if batch.single != self._single:
+            form = "a 1-D y" if self._single else "a label matrix or label sets"
+            raise ValueError(f"Y must be {form} as in earlier calls, got another form")
+        self._absorb(rows, batch, ids)
 
     def learn_one(self, x: Any, y: Any, *, id: Hashable = None) -> Self:
         """Learn one item: ``x`` of shape (p,), ``y`` a 0/1 vector, a label set or a label."""
@@ -221,7 +246,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 np.ascontiguousarray(Y[first:stop, :q]),
                 None if mask is None else np.ascontiguousarray(mask[first:stop, :q]),
             )
-            self._learn(rows[first:stop], part, None if ids is None else ids[first:stop])
+            self._learn(cut_rows(rows, first, stop), part, None if ids is None else ids[first:stop])
             self.n_seen_ += stop - first
 
     def _set_names(self, names: list[Hashable]) -> None:
@@ -283,6 +308,20 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             check_is_fitted(self)
             return self._scores(self._check_query(X))
 
+    def scores_of(self, rows: Rows) -> npt.NDArray[np.float64]:
+        """Return what :meth:`predict_proba` returns, for rows that only their width is checked of.
+
+        For one row, scikit-learn's checks take as long as the answer.
+
+        Parameters
+        ----------
+        rows : float array in C order or canonical CSR matrix, of shape (n, p)
+            As :func:`tagstream.checks.check_rows` returns them.
+        """
+        with self._lock:
+            self._check_rows_width(rows)
+            return self._scores(self._as_stored(rows))
+
     def predict(self, X: Any, decide: str | float | None = None) -> npt.NDArray[Any]:
         """Return 0/1 labels of shape (n, q); of shape (n,) when the model was given a 1-D y.
 
@@ -342,6 +381,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     # ------------------------------------------------------------------ checks
     def _check_width(self, X: Any) -> None:
         validate_data(self, X, reset=False, skip_check_array=True)
+
+    def _check_rows_width(self, rows: Rows) -> None:
+        if rows.shape[1] != self.n_features_in_:
+            raise ValueError(f"rows must have {self.n_features_in_} features, got {rows.shape[1]}")
 
     def _check_query(self, X: Any) -> Rows:
         rows = check_rows(X, self)
@@ -459,7 +502,7 @@ _READS = frozenset(
     {
         "classes_", "explain", "kneighbors", "label_counts_", "labels_of", "n_features_in_",
         "n_seen_", "n_stored_", "predict", "predict_one", "predict_proba", "predict_proba_one",
-        "predict_sets", "transform",
+        "predict_sets", "scores_of", "transform",
     }
 )  # fmt: skip
 

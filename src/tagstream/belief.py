@@ -10,12 +10,13 @@ Corrections are kept away from the head: one that is fed its errors only unlearn
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import Bools, Rows, expect, expect_counts, expect_keys, same_row
+from tagstream.checks import Bools, Rows, bits_of, expect, expect_counts, expect_keys
 from tagstream.copies import Copies, Nearest
 from tagstream.fastmap import FastMap, Inputs
 from tagstream.head import Evidence, Head
@@ -99,7 +100,7 @@ class _Looked(NamedTuple):
 class _Asked(NamedTuple):
     """A single item that was asked about, and what was found: in a stream it is learnt next."""
 
-    rows: Rows
+    bits: Hashable  # of its row
     seen: int  # examples that were learnt before
     found: Positions
     near: Positions
@@ -151,7 +152,9 @@ class Belief:
         Nothing may have been learnt since: ``seen`` examples are stored.
         """
         asked = self._asked
-        if asked is None or asked.seen != seen or not same_row(asked.rows, rows):
+        if asked is None or asked.seen != seen or rows.shape[0] != 1:
+            return None
+        if asked.bits != bits_of(rows):
             return None
         return asked.found
 
@@ -321,7 +324,7 @@ class Belief:
         if len(asked) == 1 and not self.head.lag and len(store) > self.n_votes:
             near = looked.evidence.near
             nearest = looked.copied._replace(positions=looked.nearest)
-            self._asked = _Asked(items.rows.copy(), store.n_seen, asked, near, nearest)
+            self._asked = _Asked(bits_of(items.rows), store.n_seen, asked, near, nearest)
         return self._blend(self.head.score(looked.evidence, self.fast), looked)[0]
 
     def reasons(self, items: Items, store: Store) -> Reasons:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, TypeAlias
@@ -15,16 +15,17 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "DataError",
+    "bits_of",
     "blas_threads",
     "bounded",
     "check_choice",
     "check_number",
     "check_rows",
+    "cut_rows",
     "expect",
     "expect_counts",
     "expect_indptr",
     "expect_keys",
-    "same_row",
 ]
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -168,10 +169,17 @@ def check_rows(X: Any, estimator: Any = None) -> Rows:
     return rows
 
 
-def same_row(a: Rows, b: Rows) -> bool:
-    """Tell whether two single rows are the same to the last bit."""
-    if a.shape != b.shape:
-        return False
-    if isinstance(a, np.ndarray):
-        return bool(a.tobytes() == b.tobytes())
-    return bool(a.data.tobytes() == b.data.tobytes() and a.indices.tolist() == b.indices.tolist())
+def bits_of(row: Rows) -> Hashable:
+    """Return all that a single row is, to the last bit."""
+    if isinstance(row, np.ndarray):
+        return row.shape, row.dtype.str, row.tobytes()
+    indices = row.indices.astype(np.int64).tobytes()
+    return row.shape, row.data.dtype.str, row.data.tobytes(), indices
+
+
+def cut_rows(rows: Rows, first: int, stop: int) -> Rows:
+    """Return ``rows[first:stop]``; where that is all of them, the rows themselves.
+
+    To cut a sparse matrix of one row takes as long as to search its neighbours.
+    """
+    return rows if first == 0 and stop >= rows.shape[0] else rows[first:stop]

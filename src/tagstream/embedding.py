@@ -8,7 +8,7 @@ is renewed with P.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import projection
-from tagstream.checks import Rows, blas_threads, check_number, same_row
+from tagstream.checks import Rows, bits_of, blas_threads, check_number
 from tagstream.fastmap import Inputs, inputs_of
 from tagstream.memory import Store
 from tagstream.projection.ridge import Spread
@@ -76,7 +76,7 @@ class Embedding:
         self.projection: projection.Projection | None = None
         self.choice: projection.Choice | None = None
         self.next_fit = self.next_choice = FIRST_FIT
-        self._last: tuple[Rows, Embedded] | None = None
+        self._last: tuple[Hashable, Embedded] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -89,15 +89,16 @@ class Embedding:
         The last single item is remembered, since in a stream the item that is asked for is often
         the next to be learnt.
         """
+        bits = bits_of(rows) if rows.shape[0] == 1 else None
         last = self._last
-        if last is not None and same_row(last[0], rows):
+        if last is not None and last[0] == bits:
             return last[1]
         assert self.projection is not None
         inputs = self.projection.inputs(rows)
         Z = self.projection.apply(inputs)
         made = Embedded(Z, self.space.encode(Z), inputs_of(inputs))
-        if rows.shape[0] == 1:
-            self._last = rows.copy(), made
+        if bits is not None:
+            self._last = bits, made
         return made
 
     def grow(self, q: int, store: Store) -> None:

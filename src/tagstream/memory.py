@@ -33,7 +33,7 @@ from tagstream.checks import (
 )
 from tagstream.copies import Nearest, most_similar
 from tagstream.examples import Examples
-from tagstream.fastmap import inputs_of
+from tagstream.fastmap import Inputs, inputs_of
 from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
 from tagstream.labels import Labels
 
@@ -324,6 +324,11 @@ class DenseRows:
         return self._rows.live
 
     @property
+    def inputs(self) -> Inputs:
+        """The same in the form of the compiled loops."""
+        return inputs_of(self.live)
+
+    @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
         return self._rows.nbytes + self._norms.nbytes
@@ -440,6 +445,12 @@ class SparseRows:
         rows.data, rows.indices, rows.indptr = self._data.live, self._indices.live, self._indptr()
         rows.has_canonical_format = True
         return rows
+
+    @property
+    def inputs(self) -> Inputs:
+        """The same in the form of the compiled loops, without a matrix around it."""
+        none = np.empty((0, 0), np.float32)
+        return Inputs(self._indptr(), self._indices.live, self._data.live, none)
 
     @property
     def nbytes(self) -> int:
@@ -723,7 +734,7 @@ class LocalStore:
 
     def similar(self, rows: Rows, candidates: Positions, factor: Distances | None) -> Nearest:
         """Return which of its candidates is most similar to each row, the newest of equals."""
-        return most_similar(inputs_of(self._rows.live), inputs_of(rows), candidates, factor)
+        return most_similar(self._rows.inputs, inputs_of(rows), candidates, factor)
 
     def votes(self, found: Positions) -> Distances:
         """Return, for neighbours (m, k), the share of each label among those that know it."""

@@ -19,10 +19,18 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream import persist
-from tagstream.checks import DataError, Rows, check_number, check_rows, expect, expect_keys
+from tagstream.checks import (
+    DataError,
+    Rows,
+    check_choice,
+    check_number,
+    check_rows,
+    expect,
+    expect_keys,
+)
 from tagstream.data.dataset import Batch
-from tagstream.data.records import as_batch
-from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, featurizer_for
+from tagstream.data.records import CHANGES, as_batch
+from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, Text, featurizer_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -127,7 +135,7 @@ class _Reader:
             return [Suggestion([], {}, known=False) for _ in range(len(batch))]
         rows = self._rows(batch)
         known = self._knows(rows)
-        scores = self._model.predict_proba(rows)
+        scores = self._model.scores_of(rows)
         chosen = self._model.labels_of(scores, decide)
         if chosen.ndim == 1:  # exactly one tag each, by its name
             chosen = chosen[:, None] == self._model.classes_
@@ -159,14 +167,18 @@ class _Reader:
 
     def _rows(self, batch: Batch) -> Rows:
         assert self.featurizer is not None
-        return check_rows(self.featurizer.rows(batch.items))
+        rows = self.featurizer.rows(batch.items)
+        # Hashed texts are valid as they are made; to check them takes longer than to make them.
+        return rows if isinstance(self.featurizer, Text) else check_rows(rows)
 
     def _knows(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Tell for each row whether it has a feature that was met before."""
         if not sp.issparse(rows):
             return np.ones(rows.shape[0], np.bool_)
-        met = sp.csr_matrix((self._seen[rows.indices], rows.indices, rows.indptr), rows.shape)
-        known: npt.NDArray[np.bool_] = np.asarray(met.sum(axis=1)).ravel() > 0
+        n_met = np.zeros(len(rows.indices) + 1, np.int64)
+        np.cumsum(self._seen[rows.indices], out=n_met[1:])
+        bounds = n_met[rows.indptr]
+        known: npt.NDArray[np.bool_] = bounds[1:] > bounds[:-1]
         return known
 
     def _priors(self) -> npt.NDArray[np.float64]:
@@ -257,6 +269,10 @@ class Tagger(_Reader):
         item is forgotten and the new one learnt.  A list is checked as a whole before anything
         changes; an iterator is learnt as it comes.
 
+        A log of a service may hold changes between the records, such as
+        ``{"event": "rename", "old": "sea", "new": "ocean"}``: each is made in its place, and what
+        stands before one that cannot be made is learnt.
+
         Parameters
         ----------
         records : mapping, iterable of mappings, or Batch
@@ -272,13 +288,30 @@ class Tagger(_Reader):
         if isinstance(records, Batch):
             return self._learn_batch(records)
         if isinstance(records, Sequence):
-            return self._learn_batch(as_batch(records)) if len(records) else Learnt()
+            return self._learn_batch(as_batch(records, True)) if len(records) else Learnt()
         total = Learnt()
         for chunk in _chunks(records):
-            total += self._learn_batch(as_batch(chunk))
+            total += self._learn_batch(as_batch(chunk, True))
         return total
 
+    def change(self, event: str, **what: Any) -> None:
+        """Make a change that a log tells of: forget, rename, merge or remove.
+
+        Examples
+        --------
+        >>> tagger = Tagger()
+        >>> tagger.learn({"text": "low tide", "y": ["sea"]}).new
+        1
+        >>> tagger.change("rename", old="sea", new="ocean")
+        >>> tagger.tags
+        ['ocean']
+        """
+        check_choice("event", event, [*CHANGES])
+        getattr(self, event)(**what)
+
     def _learn_batch(self, batch: Batch) -> Learnt:
+        if batch.changes is not None:
+            return self._learn_log(batch)
         some = [i for i, labels in enumerate(batch.label_sets) if labels is not None]
         skipped = len(batch) - len(some)
         if not some:
@@ -303,12 +336,25 @@ class Tagger(_Reader):
                 met.add(None if names is None else names[stop])
                 stop += 1
             if stop > start:
-                self._learn_new(batch, some[start:stop], rows[some[start:stop]])
+                chosen = some[start:stop]
+                part = rows if len(chosen) == len(batch) else rows[chosen]
+                self._learn_new(batch, chosen, part)
                 done += Learnt(new=stop - start)
             if stop < len(some) and self._is_known(names, stop, set()):  # not lost by the window
                 done += self._replace(batch, some[stop], rows[some[stop] : some[stop] + 1])
                 stop += 1
             start = stop
+        return done
+
+    def _learn_log(self, batch: Batch) -> Learnt:
+        assert batch.changes is not None
+        done, start = Learnt(), 0
+        for i, change in [*batch.changes.items(), (len(batch), None)]:
+            if i > start:
+                done += self._learn_batch(batch.cut(start, i))
+            if change is not None:
+                self.change(**change)
+            start = i + 1
         return done
 
     def _is_known(self, names: list[Any] | None, i: int, met: set[Hashable]) -> bool:
@@ -320,7 +366,7 @@ class Tagger(_Reader):
         names = [None if batch.ids is None else batch.ids[i] for i in some]
         ids = [first + k if name is None else name for k, name in enumerate(names)]
         Y, classes = _labels(batch, some)
-        self.learner.partial_fit(rows, Y, classes=classes, ids=None if batch.ids is None else ids)
+        self.learner.learn_rows(rows, Y, classes, None if batch.ids is None else ids)
         if sp.issparse(rows):
             if len(self._seen) != rows.shape[1]:
                 self._seen = np.zeros(rows.shape[1], np.bool_)

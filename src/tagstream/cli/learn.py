@@ -32,7 +32,6 @@ from tagstream.cli.ray import RayOption, ShardsOption, on_shards
 from tagstream.cli.records import (
     Reading,
     check_columns,
-    cut,
     download,
     is_data_set,
     is_stream,
@@ -103,11 +102,11 @@ class _Source:
             self._file = _digest_of(self.data)
             if self.before is not None and {**self._file, "records": left} != self.before:
                 raise _Edited
-        for batch in self.reading.batches(self.data, size, tally=self._tally):
+        for batch in self.reading.batches(self.data, size, tally=self._tally, changes=True):
             self.n_read += len(batch)
             if left < len(batch):
                 self._check_beginning()
-                yield batch if left == 0 else cut(batch, left)
+                yield batch if left == 0 else batch.cut(left)
             left = max(left - len(batch), 0)
         if left:
             raise _Edited
@@ -282,6 +281,7 @@ def learn(
 
     A record whose id is known is a correction: it replaces the item of that id. So an edited file
     can be learnt again if its records have ids; --update also tells which items it has no more.
+    The log of a service (tagstream log export) can be learnt too, with the changes in it.
 
     \b
     Examples:

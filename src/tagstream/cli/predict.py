@@ -32,7 +32,6 @@ from tagstream.cli.ray import RayOption, ShardsOption, in_order
 from tagstream.cli.records import (
     Reading,
     check_columns,
-    cut,
     download,
     is_data_set,
     is_stream,
@@ -179,7 +178,7 @@ class _Form(NamedTuple):
             return "".join(_csv(_as_rows(*pair, self.show, self.top, tags)) for pair in pairs)
         lines = [_as_json(*pair, self.show, self.top) for pair in pairs]
         if self.why:
-            lines = [_with_why(line, tagger, cut(batch, i, i + 1)) for i, line in enumerate(lines)]
+            lines = [_with_why(line, tagger, batch.cut(i, i + 1)) for i, line in enumerate(lines)]
         return "".join(lines)
 
 
@@ -269,7 +268,7 @@ def explain(
         left, one = row, None
         for batch in _batches(tagger, reading, item, 1 if item == "-" else 256):
             if left < len(batch):
-                one = cut(batch, left, left + 1)
+                one = batch.cut(left, left + 1)
                 break
             left -= len(batch)
         if one is None:

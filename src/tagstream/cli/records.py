@@ -78,23 +78,11 @@ def format_of(path: str, said: str | None, option: str = "--format") -> str:
         raise Failed(f"{path}: the ending does not tell the format; say it with {option}") from None
 
 
-def cut(batch: Batch, first: int, last: int | None = None) -> Batch:
-    """Return the records from ``first`` to before ``last``."""
-    part = slice(first, last)
-    return replace(
-        batch,
-        items=batch.items[part],
-        label_sets=batch.label_sets[part],
-        unknown=None if batch.unknown is None else batch.unknown[part],
-        ids=None if batch.ids is None else batch.ids[part],
-    )
-
-
 def check_columns(batch: Batch, tagger: Tagger, data: str) -> None:
     """Refuse records of another kind than those that were learnt, and columns in another order."""
     makes = tagger.featurizer
     is_table = not isinstance(batch.items, list)
-    if makes is None:
+    if makes is None or len(batch.changes or ()) == len(batch):
         return
     if is_table != (makes.name == "columns"):
         kind = "rows of numbers" if is_table else "texts or named values"
@@ -170,24 +158,38 @@ class Reading:
         return kept
 
     def batches(
-        self, data: str, size: int, *, tally: Tally | None = None, to_predict: bool = False
+        self,
+        data: str,
+        size: int,
+        *,
+        tally: Tally | None = None,
+        to_predict: bool = False,
+        changes: bool = False,
     ) -> Iterator[Batch]:
         """Read DATA, through ``tally`` if there is one.
 
         To predict, records need no labels and no identifiers, whatever the model remembers.
+        ``changes`` takes the changes that stand between the records of a log.
         """
-        for part in self._parts(data, size, tally, to_predict):
+        for part in self._parts(data, size, tally, to_predict, changes):
             batch = part if hasattr(part, "items") else part.as_batch()
             self._check_values(batch, data)
             yield batch
 
-    def _parts(self, data: str, size: int, tally: Tally | None, to_predict: bool) -> Iterator[Any]:
+    def _parts(
+        self,
+        data: str,
+        size: int,
+        tally: Tally | None = None,
+        to_predict: bool = False,
+        changes: bool = False,
+    ) -> Iterator[Any]:
         from tagstream.data import FORMATS, Tally, load
 
         if is_data_set(data):
             whole = load(data, missing=self.missing).as_batch()
             for first in range(0, len(whole), size):
-                yield cut(whole, first, first + size)
+                yield whole.cut(first, first + size)
             return
         if data == "-" and sys.stdin is None:
             raise Failed("standard input must be open to be read, got it closed")
@@ -200,6 +202,8 @@ class Reading:
             return
         with contextlib.closing(tally or Tally(data)) as source:
             options = self._options(kind, source, to_predict)
+            if changes and kind == "jsonl":
+                options["changes"] = True
             yield from entry.reader(source, chunk=size, **options)
 
     def whole(self, data: str, featurizer: Any = None) -> Dataset:
@@ -210,7 +214,7 @@ class Reading:
 
         if is_data_set(data):
             return load(data, missing=self.missing)
-        parts = self._parts(data, 1024, None, False)
+        parts = self._parts(data, 1024)
         first = next(parts, None)
         parts = parts if first is None else chain([first], parts)
         if hasattr(first, "X"):
@@ -225,7 +229,7 @@ class Reading:
 
         if self.kind(data) in ("arff", "libsvm"):
             return self.whole(data)
-        return join(self._parts(data, 1024, None, False), path=name_of(data))
+        return join(self._parts(data, 1024), path=name_of(data))
 
     def width(self, data: str) -> int:
         """Return the number of features of a LIBSVM file."""

@@ -153,6 +153,8 @@ class Batch:
         The records' own identifiers.
     feature_names, label_names : tuple of str, or None
         Where the file declares them.
+    changes : dict of int to dict, or None
+        The records that are none: changes of what was learnt before, in its place.
 
     Examples
     --------
@@ -167,9 +169,30 @@ class Batch:
     ids: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None
+    changes: dict[int, dict[str, Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.label_sets)
+
+    def cut(self, first: int, last: int | None = None) -> Batch:
+        """Return the records from ``first`` to before ``last``.
+
+        Examples
+        --------
+        >>> Batch(["a quiet beach", "rain"], [("sea",), None]).cut(1).items
+        ['rain']
+        """
+        part = slice(first, len(self) if last is None else last)
+        changes = self.changes or {}
+        return replace(
+            self,
+            items=self.items[part],
+            label_sets=self.label_sets[part],
+            unknown=None if self.unknown is None else self.unknown[part],
+            ids=None if self.ids is None else self.ids[part],
+            changes={i - first: changes[i] for i in changes if i in range(first, part.stop)}
+            or None,
+        )
 
 
 def stem(path: str | os.PathLike[str]) -> Path:

@@ -21,12 +21,29 @@ from tagstream.data.arff_header import short
 from tagstream.data.dataset import Batch, Items, LabelSet
 from tagstream.data.lines import Lines, Source
 
-__all__ = ["LabelsField", "as_batch", "iter_jsonl", "iter_parquet", "read_tag", "split_tags"]
+__all__ = [
+    "CHANGES",
+    "LabelsField",
+    "as_batch",
+    "iter_jsonl",
+    "iter_parquet",
+    "read_tag",
+    "split_tags",
+]
 
 LabelsField: TypeAlias = "str | Literal[False] | None"
 
 # How people call the field of labels; a record that has one of these and no "y" is a mistake.
 _LIKE_LABELS = ("tags", "labels", "tag", "label", "categories", "category", "topics", "Y")
+
+
+# What may stand between records: a change of what was learnt before, and what it must say.
+CHANGES: dict[str, dict[str, type]] = {
+    "forget": {"id": object},
+    "rename": {"old": str, "new": str},
+    "merge": {"tags": list, "into": str},
+    "remove": {"tag": str},
+}
 
 
 def iter_jsonl(
@@ -36,6 +53,7 @@ def iter_jsonl(
     labels: LabelsField = None,
     sep: str | None = None,
     ids: str | None = None,
+    changes: bool = False,
     chunk: int = 256,
 ) -> Iterator[Batch]:
     """Read JSON Lines in batches.
@@ -58,6 +76,9 @@ def iter_jsonl(
         What separates the tags where the labels are one string and not a list.
     ids : str or None
         The field with the identifier. None: ``"id"``.
+    changes : bool
+        Take lines such as ``{"event": "rename", "old": "sea", "new": "ocean"}`` too, of the kinds
+        in ``CHANGES``. They come as records without labels and stand in the batch's ``changes``.
     chunk : int
         Records per batch.
 
@@ -86,7 +107,7 @@ def iter_jsonl(
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     with Lines(source) as lines:
-        reader = _RecordReader(lines.error, text, labels, sep, ids)
+        reader = _RecordReader(lines.error, text, labels, sep, ids, changes)
         while block := lines.take(chunk):
             for number, line in enumerate(block, lines.number - len(block) + 1):
                 if line.strip():
@@ -186,7 +207,7 @@ class _RecordReader:
     Parameters
     ----------
     fail : callable (message, number) -> DataError
-    text, labels, sep, ids
+    text, labels, sep, ids, changes
         See `iter_jsonl`.
     """
 
@@ -197,6 +218,7 @@ class _RecordReader:
         labels: LabelsField,
         sep: str | None,
         ids: str | None,
+        changes: bool = False,
     ) -> None:
         if sep == "":
             raise ValueError("sep must not be empty")
@@ -209,6 +231,7 @@ class _RecordReader:
         self.items: list[Any] = []
         self.label_sets: list[LabelSet | None] = []
         self.names: list[Any] = []
+        self.changes: dict[int, dict[str, Any]] | None = {} if changes else None
 
     @property
     def fields(self) -> list[str]:
@@ -219,6 +242,10 @@ class _RecordReader:
 
     def add(self, record: dict[str, Any], number: int) -> None:
         """Take in a record, or refuse it."""
+        if self.changes is not None and _is_change(record):
+            self.changes[len(self.items)] = self._change(record, number)
+            self._append(None, None, None)
+            return
         if self.kind is None:
             for field in (self.text, self.labels, self.ids):
                 if field and field not in record:
@@ -240,6 +267,9 @@ class _RecordReader:
         if isinstance(name, str):
             self._check_encodable(name, number)
         self.kind = kind
+        self._append(item, labels, name)
+
+    def _append(self, item: Any, labels: LabelSet | None, name: Any) -> None:
         self.items.append(item)
         self.label_sets.append(labels)
         self.names.append(name)
@@ -247,12 +277,29 @@ class _RecordReader:
     def batch(self) -> Batch:
         """Return what was taken in since the last batch."""
         items: Items = self.items
+        for i in self.changes or ():  # they have no item: an empty one keeps their place
+            self.items[i] = {"vector": [0.0] * self.width, "mapping": {}}.get(self.kind or "", "")
         if self.kind == "vector":
             items = np.array(self.items, dtype=np.float64).reshape(len(self.items), self.width)
         has_names = any(name is not None for name in self.names)
-        batch = Batch(items, self.label_sets, ids=tuple(self.names) if has_names else None)
+        ids = tuple(self.names) if has_names else None
+        batch = Batch(items, self.label_sets, ids=ids, changes=self.changes or None)
         self.items, self.label_sets, self.names = [], [], []
+        self.changes = None if self.changes is None else {}
         return batch
+
+    def _change(self, record: dict[str, Any], number: int) -> dict[str, Any]:
+        """Return a change, if it says what it must."""
+        needed = CHANGES[record["event"]]
+        given = {name: value for name, value in record.items() if name != "event"}
+        if set(given) != set(needed):
+            rule = f"{record['event']} must have the fields {', '.join(needed)}"
+            raise self.fail(f"{rule}, {_fields_of(given)}", number)
+        for name, kind in needed.items():
+            if not isinstance(given[name], kind):
+                what = "a list of strings" if kind is list else "a string"
+                raise self.fail(f"{name} must be {what}, got {short(repr(given[name]))}", number)
+        return record
 
     def _item(self, record: dict[str, Any], number: int) -> tuple[str, Any]:
         """Return what kind of item the record has, and the item."""
@@ -338,6 +385,11 @@ class _RecordReader:
             ) from None
 
 
+def _is_change(record: dict[str, Any]) -> bool:
+    kind = record.get("event")
+    return isinstance(kind, str) and kind in CHANGES and not {"text", "x"} & record.keys()
+
+
 def _fields_of(record: dict[str, Any]) -> str:
     return f"got the fields {short(', '.join(record))}" if record else "got no fields"
 
@@ -371,15 +423,25 @@ def _is_finite(value: object) -> bool:
         return False
 
 
-def as_batch(records: Iterable[Mapping[str, Any]]) -> Batch:
+def as_batch(records: Iterable[Mapping[str, Any]], changes: bool = False) -> Batch:
     """Return records given as mappings as one batch, checked like lines of a file.
+
+    Parameters
+    ----------
+    records : iterable of mappings
+    changes : bool
+        Take changes of what was learnt before too, see `iter_jsonl`.
 
     Examples
     --------
     >>> as_batch([{"text": "low tide", "y": ["sea"]}, {"id": 2, "text": "rain"}]).label_sets
     [('sea',), None]
     """
-    reader = _RecordReader(lambda message, i: DataError(f"record {i}: {message}"), *[None] * 4)
+
+    def fail(message: str, i: int) -> DataError:
+        return DataError(f"record {i}: {message}")
+
+    reader = _RecordReader(fail, None, None, None, None, changes)
     for i, record in enumerate(records):
         if not isinstance(record, Mapping):
             raise DataError(f"record {i}: must be a mapping, got {type(record).__name__}")

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tagstream.base import StreamClassifier, check_name
 from tagstream.belief import PARTS, Belief, Items, Reasons
-from tagstream.checks import Rows, check_choice, check_number
+from tagstream.checks import Rows, check_choice, check_number, cut_rows
 from tagstream.decision import check_rule, decide
 from tagstream.examples import count_labels
 from tagstream.labels import Labels, as_array, read_labels
@@ -173,7 +173,7 @@ class NeighborClassifier(StreamClassifier):
         if not len(self._store):
             return np.zeros((rows.shape[0], len(self.classes_)))
         parts = [
-            self._scored(self._locate(rows[first : first + BLOCK], self._n_asked()))
+            self._scored(self._locate(cut_rows(rows, first, first + BLOCK), self._n_asked()))
             for first in range(0, max(rows.shape[0], 1), BLOCK)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -47,6 +47,9 @@ READERS = 4
 # Answers that may wait for a reader before a request is turned away.
 MAX_WAITING = 256
 REQUEST_SECONDS = 60.0
+# How long a thread that computes in Python keeps another waiting. An answer waits a dozen times,
+# once for each compiled loop that it comes back from.
+SWITCH_SECONDS = 0.0005
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 ROLES = {
@@ -191,9 +194,8 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # A reader should not wait 5 ms for a writer that computes in Python.
         before = sys.getswitchinterval()
-        sys.setswitchinterval(0.0005)
+        sys.setswitchinterval(SWITCH_SECONDS)
         yield
         await asyncio.to_thread(service.close)
         readers.shutdown()

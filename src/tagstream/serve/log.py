@@ -26,9 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KINDS", "Event", "EventLog", "LogFull", "event_of_line", "renamed"]
+from tagstream.data.records import CHANGES
 
-KINDS = ("learn", "forget", "rename", "merge", "remove")
+__all__ = ["KINDS", "Event", "EventLog", "LogFull", "renamed"]
+
+KINDS = ("learn", *CHANGES)
 # A second process that only reads (an export) may hold the database for a moment.
 BUSY_SECONDS = 10.0
 
@@ -116,21 +118,6 @@ class Event:
         return self.body if self.kind == "learn" else {"event": self.kind, **self.body}
 
 
-def event_of_line(line: dict[str, Any], key: str) -> Event:
-    """Return the event that a line of an exported log tells of.
-
-    Examples
-    --------
-    >>> event_of_line({"event": "rename", "old": "a", "new": "b"}, "k").kind
-    'rename'
-    """
-    body = dict(line)
-    kind = body.pop("event", "learn")
-    if kind not in KINDS:
-        raise ValueError(f"event must be one of {', '.join(KINDS)}, got {kind!r}")
-    return Event(kind, key, body)
-
-
 def _checksum(position: int, key: str, kind: str, body: str) -> int:
     return zlib.crc32("\x1f".join((str(position), key, kind, body)).encode())
 
@@ -188,6 +175,8 @@ class EventLog:
     def __init__(self, path: Path, read_only: bool = False) -> None:
         self.path = path
         self.n_lost = 0
+        self._is_mine = not read_only
+        self._n_items: int | None = None  # not counted yet
         self._readers = threading.local()
         self._open_readers: list[sqlite3.Connection] = []
         try:
@@ -276,7 +265,7 @@ class EventLog:
             yield
             self._connection.execute("COMMIT")
         except BaseException as error:
-            self.position = before
+            self.position, self._n_items = before, None
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
@@ -299,13 +288,15 @@ class EventLog:
         )  # fmt: skip
         if event.refused is not None:
             return
-        if event.kind == "learn":
-            self._connection.execute(
-                "INSERT OR REPLACE INTO items VALUES (?, ?)", (event.item, position)
-            )
-            self._connection.execute("DELETE FROM pool WHERE id = ?", (event.item,))
-        elif event.kind == "forget":
-            self._connection.execute("DELETE FROM items WHERE id = ?", (event.item,))
+        if event.kind in ("learn", "forget"):
+            n_gone = self._connection.execute(
+                "DELETE FROM items WHERE id = ?", (event.item,)
+            ).rowcount
+            if event.kind == "learn":
+                self._connection.execute("INSERT INTO items VALUES (?, ?)", (event.item, position))
+                self._connection.execute("DELETE FROM pool WHERE id = ?", (event.item,))
+            if self._n_items is not None:
+                self._n_items += (event.kind == "learn") - n_gone
 
     def skip_to(self, position: int) -> None:
         """Number the next event ``position + 1``: events before it were lost by damage."""
@@ -313,6 +304,7 @@ class EventLog:
 
     def refuse(self, position: int, why: str) -> None:
         """Note that the tagger did not take an event, so that a replay passes it over."""
+        self._n_items = None
         with self.transaction():
             row = self._connection.execute(
                 f"SELECT {_COLUMNS} FROM events WHERE position = ?", (position,)
@@ -470,8 +462,11 @@ class EventLog:
 
     @property
     def n_items(self) -> int:
-        """How many items have tags by the log."""
-        return int(self._fetch("SELECT count(*) FROM items", (), own=False)[0][0])
+        """How many items have tags by the log; for the writer, counted once and kept."""
+        if self._n_items is not None and self._is_mine:
+            return self._n_items
+        self._n_items = int(self._fetch("SELECT count(*) FROM items", (), own=False)[0][0])
+        return self._n_items
 
     def after(self, position: int) -> Iterator[Event]:
         """Yield the events after a position, in order, those that were refused left out.
@@ -500,6 +495,7 @@ class EventLog:
     def recover(self) -> None:
         """Keep the events before the first damaged one; the damaged file is put aside."""
         self.close()
+        self._n_items = None
         self._open_readers.clear()
         self._readers = threading.local()
         self._recover(OSError("an event is not what was written"))

@@ -103,17 +103,8 @@ class Tagger(Protocol):
     def learn(self, records: Any) -> Any:
         """Learn records."""
 
-    def forget(self, id: str) -> None:
-        """Forget an item."""
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename a tag."""
-
-    def merge(self, tags: Sequence[str], into: str) -> None:
-        """Make several tags one."""
-
-    def remove(self, tag: str) -> None:
-        """Remove a tag."""
+    def change(self, event: str, **what: Any) -> None:
+        """Forget an item; rename, merge or remove tags."""
 
     def save(self, path: Any) -> None:
         """Save to a file, as a whole or not at all."""
@@ -209,6 +200,8 @@ class Service:
     ----------
     first : list of Change
         Made before anything else, if the folder is new.
+    doing : str
+        What takes its time while it is not ready yet.
 
     Raises
     ------
@@ -237,6 +230,7 @@ class Service:
         self.failure: BaseException | None = None
         self.n_duplicates = self.n_learnt = self.n_snapshots = 0
         self.replayed = 0
+        self.doing = "starting"
         self._tagger: Tagger
         self._snapshot_at = 0
         self._n_base = 0
@@ -442,10 +436,11 @@ class Service:
     def _do_events(self, group: list[Change]) -> None:
         written: list[tuple[_Plan, list[Event]]] = []
         refused: list[tuple[Change, Exception]] = []
+        told = self._suggest_together(group)
         with self.log.transaction():
             for change in group:
                 try:
-                    plan = self._plan(change)
+                    plan = self._plan(change, told)
                 except Refused as error:
                     refused.append((change, error))
                     continue
@@ -470,7 +465,7 @@ class Service:
                 plan.change.done.set_result(Done(len(events), plan.duplicates, last))
 
     # ------------------------------------------------------------------ checking
-    def _plan(self, change: Change) -> _Plan:
+    def _plan(self, change: Change, told: dict[int, Any]) -> _Plan:
         """Return the events of a change, or refuse it as a whole."""
         plan = _Plan(change)
         planned: dict[str, Event] = {}
@@ -502,7 +497,7 @@ class Service:
             if change.kind == "learn":
                 planned[body["id"]] = event
         if change.kind == "learn" and plan.events:
-            self._suggest_first(plan)
+            self._suggest_first(plan, told)
         return plan
 
     def _is_same(self, newest: Event, body: dict[str, Any]) -> bool:
@@ -537,13 +532,29 @@ class Service:
         has_item = getattr(self._tagger.learner, "has_item", None)
         return has_item is not None and bool(has_item(name))
 
-    def _suggest_first(self, plan: _Plan) -> None:
-        """Keep what is suggested for new items before they are learnt; refuse what cannot be."""
-        records = [_record(event.body) for event in plan.events]
+    def _suggest_together(self, group: Sequence[Change]) -> dict[int, Any]:
+        """Return what is suggested for each body of several changes, by its identity.
+
+        Nothing for one change, or if one of them cannot be: then each is asked for by itself.
+        """
+        if len(group) < 2:
+            return {}
+        bodies = [body for change in group for body in change.bodies]
         try:
-            told = self.read().view.suggest(records)
-        except ValueError as error:
-            raise Refused(str(error), "items") from error
+            told = self.read().view.suggest([_record(body) for body in bodies])
+        except ValueError:
+            return {}
+        return {id(body): suggestion for body, suggestion in zip(bodies, told, strict=True)}
+
+    def _suggest_first(self, plan: _Plan, together: dict[int, Any]) -> None:
+        """Keep what is suggested for new items before they are learnt; refuse what cannot be."""
+        if together:
+            told = [together[id(event.body)] for event in plan.events]
+        else:
+            try:
+                told = self.read().view.suggest([_record(event.body) for event in plan.events])
+            except ValueError as error:
+                raise Refused(str(error), "items") from error
         for i, suggestion in enumerate(told):
             if plan.is_new[i]:
                 event = plan.events[i]
@@ -600,13 +611,16 @@ class Service:
         self._tag_changes = self.log.tag_changes()
         self.pool.put(self.log.pool())
         self.progress.add(outcomes(self.log.last_suggested(KEPT)))
+        self.doing = "warming up (the first start after an installation compiles)"
         warm_up(self._type)
         self._publish()
+        self.doing = "learning what a new folder begins with"
         if self.log.position == 0 and not len(self.pool) and self._tagger.view().n_items == 0:
             for change in self.first:
                 self._do([change])
 
     def _restore(self) -> None:
+        self.doing = "opening the newest snapshot"
         self._tagger, position = self._newest_snapshot()
         self._snapshot_at = position
         self.log.skip_to(position)
@@ -616,6 +630,7 @@ class Service:
         for event in self.log.after(position):
             run.append(event)
             self.replayed += 1
+            self.doing = f"replaying the log, {self.replayed:,} events"
             expected = event.position
             if len(run) == REPLAY_ITEMS:
                 self._apply(run)
@@ -715,18 +730,10 @@ def _runs(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 def apply_events(tagger: Tagger, run: Sequence[Event]) -> None:
     """Make the change of one event, or of a run of learn events, on a tagger."""
-    body = run[0].body
-    match run[0].kind:
-        case "learn":
-            tagger.learn([event.body for event in run])
-        case "forget":
-            tagger.forget(body["id"])
-        case "rename":
-            tagger.rename(body["old"], body["new"])
-        case "merge":
-            tagger.merge(body["tags"], body["into"])
-        case "remove":
-            tagger.remove(body["tag"])
+    if run[0].kind == "learn":
+        tagger.learn([event.body for event in run])
+    else:
+        tagger.change(run[0].kind, **run[0].body)
 
 
 def outcomes(events: Sequence[Event]) -> list[Outcome]:

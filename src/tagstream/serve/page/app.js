@@ -250,6 +250,7 @@ async function undo() {
 }
 
 // ------------------------------------------------------------------ why
+const NEAREST = 5;  // shown at first
 const WORD = /[\p{L}\p{N}]+/gu;
 const words = (text) => new Set((text.toLowerCase().match(WORD) ?? []));
 
@@ -275,14 +276,20 @@ function drawNeighbour(neighbour, own) {
     make("span", { class: "meta", text: `tags: ${neighbour.tags.join(", ") || "none"} · distance ${neighbour.distance.toPrecision(3)} · ${shared.size} shared word${shared.size === 1 ? "" : "s"}` }));
 }
 
+// What the parts of an explanation are called here.
+const PARTS = {
+  votes: "similar items", regression: "features", "fast map": "features, lately",
+  prior: "how frequent", "recent labels": "last items", copy: "a known copy",
+};
+
 function drawParts(parts) {
   const tables = Object.entries(parts).map(([tag, forces]) => {
     const largest = Math.max(1e-9, ...Object.values(forces).map(Math.abs));
-    return make("table", { class: "parts" }, make("caption", { text: `What speaks for ${tag}` }),
+    return make("table", { class: "parts" }, make("caption", { text: `What speaks for ${tag}, and what against` }),
       make("tbody", {}, ...Object.entries(forces).map(([name, force]) => {
         const bar = make("span", { class: force < 0 ? "force against" : "force", "aria-hidden": "true" });
         bar.style.width = `${100 * Math.abs(force) / largest}%`;
-        return make("tr", {}, make("th", { scope: "row", text: name }), make("td", { text: `${force < 0 ? "against " : ""}${Math.abs(force).toFixed(2)}` }), make("td", {}, bar));
+        return make("tr", {}, make("th", { scope: "row", text: PARTS[name] ?? name }), make("td", { text: `${force < 0 ? "−" : "+"}${Math.abs(force).toFixed(2)}` }), make("td", {}, bar));
       })));
   });
   $("parts").replaceChildren(...(tables.length ? tables : [make("p", { class: "hint", text: "No tag is suggested." })]));
@@ -294,7 +301,15 @@ async function explain() {
   const told = (await call("POST", "/v1/explain", { items: [item] })).items[0];
   drawParts(told.parts);
   const own = shown(item);
-  $("neighbours").replaceChildren(...told.neighbours.map((neighbour) => drawNeighbour(neighbour, own)));
+  const near = told.neighbours.map((neighbour) => drawNeighbour(neighbour, own));
+  const more = near.splice(NEAREST);
+  $("neighbours").replaceChildren(...near);
+  if (more.length) {
+    const button = make("button", { type: "button", class: "link", text: `${more.length} more`, onclick: () => {
+      button.parentElement.replaceWith(...more);
+    } });
+    $("neighbours").append(make("li", { class: "more" }, button));
+  }
   if (!told.neighbours.length) $("neighbours").append(make("li", { text: "Nothing was learnt yet." }));
 }
 
