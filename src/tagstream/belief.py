@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tagstream.checks import Bools, Rows, expect, expect_counts, expect_keys
 from tagstream.copies import Copies, Nearest
-from tagstream.fastmap import FastMap, Inputs
+from tagstream.fastmap import Basis, FastMap, Inputs
 from tagstream.head import Evidence, Head
 from tagstream.labels import Labels
 from tagstream.memory import DenseRows, Store
@@ -219,14 +219,16 @@ class Belief:
         self._recent = DenseRows(self.n_features)
         self._recent.append(self._scaled(store.take(slice(n - kept, n))))
 
-    def refit(self, spread: Spread, ridge: float, store: Store) -> None:
-        """Start the fast map again after a fit of the projection."""
+    def refit(
+        self, spread: Spread, ridge: float, store: Store, basis: Basis | None = None
+    ) -> None:
+        """Start the fast map again after a fit of the projection; for ``basis`` see there."""
         if self.fast.sparse != (spread.shift is None):
             self.fast = FastMap(sparse=spread.shift is None)
             self.fast.grow(self.head.n_labels)
         self.fast.reset(
             spread.squares, max(ridge, 1e-12), shift=spread.shift, factor=spread.factor,
-            counts=self.head.counts,
+            counts=self.head.counts, basis=basis,
         )  # fmt: skip
         if spread.deviation is not None and spread.mean is not None:
             self._set_factor(spread.deviation, spread.mean, store, len(store))
@@ -334,12 +336,20 @@ class Belief:
         }
 
     def load(
-        self, state: Any, q: int, store: Store, *, wide: bool, width: int, n_seen: int
+        self,
+        state: Any,
+        q: int,
+        store: Store,
+        *,
+        wide: bool,
+        width: int,
+        n_seen: int,
+        basis: Basis | None = None,
     ) -> None:
         """Take over what :meth:`dump` gave, of a stream of ``n_seen`` examples.
 
         ``wide``: the regression takes sparse rows; ``width``: so many features, 0 before there is
-        one.
+        one; ``basis``: that of reduced labels.
         """
         keys = ("head", "fast", "copies", "factor", "n_recent", "votes", "lag")
         expect_keys("the belief", state, *keys)
@@ -356,7 +366,7 @@ class Belief:
         for past in (self.head.now, self.head.behind):
             if max(np.abs(counts).max(initial=0) for counts in past[:3]) > n_seen:
                 raise ValueError(f"the head must count at most the {n_seen} examples seen")
-        self.fast = FastMap.load(state["fast"], q, sparse=wide, width=width)
+        self.fast = FastMap.load(state["fast"], q, sparse=wide, width=width, basis=basis)
         self.copies = Copies.load(state["copies"])
         shape = self._factor.shape
         self._factor = expect(
