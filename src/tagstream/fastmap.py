@@ -32,7 +32,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.kernels import compiled
+from tagstream.kernels import compiled, project_dense
 
 __all__ = [
     "BLIND",
@@ -50,6 +50,7 @@ RATE = 8.0  # η
 LARGEST_WEIGHT = 1e30  # of D, in single precision
 SMALLEST_RIDGE = 1e-12
 FEW = 10  # examples at the last fit below which P says nothing about a label
+UNSEEN = 0.02  # residual of one of many labels that the head, which clips z⁺, does not see
 FRESH, BLIND = 1, 2  # a label with so few, and one of which a reduced P knows nothing at all
 
 Vector = npt.NDArray[np.float64]
@@ -157,13 +158,12 @@ def add_correction(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
     if fast.B.shape[0] == 0:
         _add_product(fast, inputs, i, z)
         return
-    c = np.zeros(fast.D.shape[1])
-    _add_product(fast, inputs, i, c)
-    for k in range(c.shape[0]):
-        if c[k] != 0.0:
-            x, row = c[k], fast.rows[k]
-            for j in range(row.shape[0]):
-                z[j] += x * row[j]
+    c = np.zeros((1, fast.D.shape[1]))
+    _add_product(fast, inputs, i, c[0])
+    seen = np.empty((1, fast.B.shape[0]))
+    project_dense(c, fast.rows, z[: fast.B.shape[0]], seen)
+    for j in range(fast.B.shape[0]):
+        z[j] = seen[0, j]
 
 
 @compiled
@@ -227,7 +227,7 @@ def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
         return
     c = np.zeros(fast.D.shape[1])
     for j in range(fast.B.shape[0]):
-        if r[j] != 0.0:
+        if abs(r[j]) > UNSEEN:
             x, row = r[j], fast.B[j]
             for k in range(c.shape[0]):
                 c[k] += x * row[k]

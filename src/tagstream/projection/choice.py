@@ -212,20 +212,23 @@ class Votes:
         """Let the nearest neighbours of each example vote."""
         k = min(n_neighbors, len(distances) - 1)
         near = np.argpartition(distances, k - 1, axis=1)[:, :k]
-        if rule > PRIOR:  # a label that nobody has is not voted for: of many labels most are so
-            some = labels.Y.any(axis=0)
-            known = None if labels.known is None else labels.known[:, some]
-            labels = Labels(labels.Y[:, some], known)
-        Y = labels.Y.astype(np.int64)
-        votes = np.zeros_like(Y)
+        Y, known = labels
+        if rule > PRIOR:  # what nobody has gets no vote: of many labels most are so
+            some = Y.any(axis=0)
+            Y, known = Y[:, some], None if known is None else known[:, some]
+        votes = np.zeros(Y.shape, np.uint16)
         for one in near.T:
             votes += Y[one]
-        gaps, chosen = votes - k * Y, decide(votes / max(k, 1), rule)  # one has nobody to ask
-        if labels.known is not None:
-            gaps, chosen, Y = gaps * labels.known, chosen & labels.known, Y * labels.known
-        right, both = 2 * (chosen & (Y > 0)).sum(axis=1), chosen.sum(axis=1) + Y.sum(axis=1)
+        if known is not None:
+            votes, Y = votes * known, Y * known
+        chosen = decide(np.arange(k + 1) / max(k, 1), rule)[votes]  # one has nobody to ask
+        if known is not None:
+            chosen &= known
+        both = chosen.sum(axis=1) + Y.sum(axis=1, dtype=np.int64)
+        right = 2 * (chosen & (Y > 0)).sum(axis=1)
+        gaps = votes.astype(np.int64) - k * Y.astype(np.int64)
         f1 = float(right.sum() / max(both.sum(), 1))
-        return cls(f1, int((gaps**2).sum()), (right - f1 * both) / max(both.sum(), 1))
+        return cls(f1, int((gaps * gaps).sum()), (right - f1 * both) / max(both.sum(), 1))
 
     @property
     def rank(self) -> tuple[float, int]:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MANY", "Reduction"]
 
-MANY = 512  # labels beyond which they are reduced, to as many directions
+MANY = 512  # labels beyond which they are reduced
+RANK = 256  # directions that they are reduced to
 SPARE = 8  # directions that are looked for beyond those that are kept
 NOTHING = 1e-10  # of the largest variance: a direction with less has only rounding errors
 MASKED = 256  # rows with unknown labels that are made dense at a time
@@ -72,7 +73,7 @@ class Reduction:
         yes, known, _ = examples.sum(count_labels)
         middle = yes / np.maximum(known, 1)
         q = len(middle)
-        n = min(MANY + SPARE, len(examples), q)
+        n = min(RANK + SPARE, len(examples), q)
         Q = np.random.default_rng(seed).standard_normal((q, n))
         for _ in range(2):
             (Q,) = examples.sum(partial(_products, middle, Q))
@@ -80,7 +81,7 @@ class Reduction:
             Q = np.ascontiguousarray(Q)
         (inner,) = examples.sum(partial(_inner, middle, Q))
         variances, U = scipy.linalg.eigh(inner, driver="evd")
-        r = max(1, min(MANY, int((variances > NOTHING * variances[-1]).sum())))
+        r = max(1, min(RANK, int((variances > NOTHING * variances[-1]).sum())))
         B = Q @ U[:, : -r - 1 : -1]
         return cls(np.ascontiguousarray(B, np.float32), middle)
 
