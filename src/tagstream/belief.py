@@ -219,9 +219,7 @@ class Belief:
         self._recent = DenseRows(self.n_features)
         self._recent.append(self._scaled(store.take(slice(n - kept, n))))
 
-    def refit(
-        self, spread: Spread, ridge: float, store: Store, basis: Basis | None = None
-    ) -> None:
+    def refit(self, spread: Spread, ridge: float, store: Store, basis: Basis | None = None) -> None:
         """Start the fast map again after a fit of the projection; for ``basis`` see there."""
         if self.fast.sparse != (spread.shift is None):
             self.fast = FastMap(sparse=spread.shift is None)

@@ -518,8 +518,8 @@ class Rounds(NamedTuple):
     def of(
         cls,
         Z: Vector,
-        Y: npt.NDArray[np.uint8],
-        Y_nn: npt.NDArray[np.uint8],
+        Y: npt.NDArray[Any],
+        Y_nn: npt.NDArray[Any],
         known: npt.NDArray[np.bool_] | None = None,
         lonely: npt.NDArray[np.bool_] | None = None,
     ) -> Rounds:
@@ -530,7 +530,7 @@ class Rounds(NamedTuple):
             E, S = np.where(known, E, 0.0), np.where(known, S, 0.0)
         if lonely is not None:
             E, S = E[~lonely], S[~lonely]
-        return cls(csr_array(E), S, np.abs(E).sum(axis=1))
+        return cls(csr_array(E), S, (E * E).sum(axis=1))
 
     @classmethod
     def joined(cls, parts: list[Rounds]) -> Rounds:

@@ -155,8 +155,8 @@ class Embedding:
         if self.reduction is None:
             self.space.play(made.Z, mine, theirs, alone, step_max=step_max)
         else:
-            pair = self.reduction.pairs(made.Z, made.C, mine, theirs)
-            self.space.play(made.C, *map(Coordinates, pair), alone, step_max=step_max)
+            own, others = self.reduction.pairs(made.Z, made.C, mine, theirs)
+            self.space.play(made.C, Coordinates(own), Coordinates(others), alone, step_max=step_max)
 
     def grow(self, q: int, store: Store) -> None:
         """Have ``q`` labels from now on; no distance changes."""

@@ -148,7 +148,7 @@ def one_round(
     out of u, w and Δ, so that they pull nothing.  ``work`` is (4, d) of scratch space.  z, y and
     y_nn may also be coordinates in a reduced label space, real numbers, with Δ = ‖y_t − y‖².
 
-    Axes: e = u − w = y_t − y, of labels with entries 0 and ±1, has length D = √Δ; with ê = e/D and f
+    Axes: e = u − w = y_t − y, of labels 0 and ±1, has length D = √Δ; with ê = e/D and f
     the direction of the rest of u, u = sê + tf and w = (s − D)ê + tf, so that A, in the basis
     (ê, f), is [[D(2s − D), Dt], [Dt, 0]].
     """

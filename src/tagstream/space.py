@@ -367,9 +367,7 @@ class ConvexSpace(Space):
             raise ValueError("Q must have the eigenvalues that its tally promises, got less")
 
 
-def _both_known(
-    mine: Labels | Coordinates, theirs: Labels | Coordinates
-) -> npt.NDArray[np.bool_]:
+def _both_known(mine: Labels | Coordinates, theirs: Labels | Coordinates) -> npt.NDArray[np.bool_]:
     """Return which labels are known of both items, (n, q); (0, 0) when all are."""
     if mine.known is None and theirs.known is None:
         return np.empty((0, 0), np.bool_)

@@ -20,7 +20,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
 from tagstream.checks import Rows, expect, expect_keys
@@ -129,9 +128,7 @@ class Reduction:
         """The coordinates of an item without labels, −Bᵀm."""
         return _origin(self.B, self.middle)
 
-    def pairs(
-        self, Z: Matrix, C: Matrix, mine: Labels, theirs: Labels
-    ) -> tuple[Matrix, Matrix]:
+    def pairs(self, Z: Matrix, C: Matrix, mine: Labels, theirs: Labels) -> tuple[Matrix, Matrix]:
         """Return the coordinates of the labels of items, and of those of their neighbours.
 
         Of labels that are not known of both, each is where the item is: they pull nothing.
@@ -200,7 +197,7 @@ def _masked(middle: Matrix, labels: Labels) -> Matrix:
 def _origin(B: Any, middle: Matrix) -> Matrix:
     out = np.empty((1, B.shape[1]))
     project_dense(-middle[None], B, np.zeros(B.shape[1]), out)
-    return out[0]
+    return np.asarray(out[0])
 
 
 def _coordinates(B: Any, middle: Matrix, origin: Matrix, labels: Labels) -> Matrix:
@@ -215,9 +212,7 @@ def _coordinates(B: Any, middle: Matrix, origin: Matrix, labels: Labels) -> Matr
     return out
 
 
-def _products(
-    middle: Matrix, Q: Matrix, rows: Rows, labels: Labels, _: None
-) -> tuple[Matrix, ...]:
+def _products(middle: Matrix, Q: Matrix, rows: Rows, labels: Labels, _: None) -> tuple[Matrix, ...]:
     """Return Tᵀ(TQ), (q, n)."""
     A = _coordinates(Q, middle, _origin(Q, middle), labels)
     out = np.zeros(Q.shape)
