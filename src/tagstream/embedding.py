@@ -105,11 +105,12 @@ class Embedding:
         reduction = self.reduction
         return None if reduction is None or not reduction.r else (reduction.B, reduction.rows)
 
-    @property
-    def V(self) -> npt.NDArray[np.float64]:
-        """The metric, (q, d); made for who asks, if labels are reduced."""
-        V = self.space.V
-        return V if self.reduction is None else self.reduction.B @ V
+    def V(self, q: int) -> npt.NDArray[np.float64]:
+        """Return the metric, (q, d); made for who asks, if labels are reduced."""
+        if self.reduction is None:
+            return self.space.V
+        B = self.reduction.B
+        return np.pad(B @ self.space.V, ((0, q - len(B)), (0, 0)))
 
     def P(self, p: int, q: int) -> npt.NDArray[np.floating[Any]]:
         """Return the projection, (p, q); made for who asks, if labels are reduced."""
@@ -245,7 +246,7 @@ class Embedding:
         elif old is None:  # all labels were their own coordinates
             self.reduction = projection.Reduction.of(examples, self.seed)
             C = self.reduction.B.T.astype(np.float64)
-        elif due or not len(old.B):
+        elif due or not old.r:
             self.reduction = projection.Reduction.of(examples, self.seed)
             C = old.turn(self.reduction)
         else:

@@ -155,7 +155,7 @@ def add_correction(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
     """Add Dᵀx of input ``i``, or B(Dᵀx), to ``z`` (q,)."""
     if fast.s.shape[0] == 0:
         return
-    if fast.B.shape[0] == 0:
+    if fast.B.shape[1] == 0:
         _add_product(fast, inputs, i, z)
         return
     c = np.zeros((1, fast.D.shape[1]))
@@ -222,7 +222,7 @@ def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
     """Learn input ``i``, whose residuals are ``r`` (q,), 0 for what is not to be learnt."""
     if fast.s.shape[0] == 0:
         return
-    if fast.B.shape[0] == 0:
+    if fast.B.shape[1] == 0:
         _move(fast, inputs, i, r)
         return
     c = np.zeros(fast.D.shape[1])
@@ -370,6 +370,11 @@ class FastMap:
         return len(self.state.s) > 0
 
     @property
+    def reduced(self) -> bool:
+        """Whether D maps into the coordinates of reduced labels."""
+        return self.state.B.shape[1] > 0
+
+    @property
     def n_labels(self) -> int:
         """How many labels there are."""
         return len(self.state.fresh)
@@ -382,7 +387,7 @@ class FastMap:
     def grow(self, q: int) -> None:
         """Make room for ``q`` labels; the new ones are as if nobody ever had them."""
         more = q - self.n_labels
-        if more and len(self.state.B):
+        if more and self.reduced:
             fresh = np.pad(self.state.fresh, (0, more), constant_values=BLIND)
             self.state = self.state._replace(fresh=fresh)
         elif more:
@@ -397,12 +402,10 @@ class FastMap:
     def keep(self, columns: list[int]) -> None:
         """Leave out all labels but those at ``columns``.
 
-        Of reduced labels nothing is left, until a fit follows.
+        Of reduced labels D stays as it is, and :meth:`rebase` has to follow.
         """
-        if len(self.state.B):
-            fresh = self.state.fresh[columns]
-            self.state = FastMap(sparse=self.sparse).state._replace(fresh=fresh)
-            self._shared = False
+        if self.reduced:
+            self.state = self.state._replace(fresh=self.state.fresh[columns])
             return
         self.state = self.state._replace(
             D=np.ascontiguousarray(self.state.D[:, columns]),
@@ -411,6 +414,11 @@ class FastMap:
             added=self.state.added.copy(),
         )
         self._shared = False
+
+    def rebase(self, basis: Basis | None) -> None:
+        """Have another B, of the same width, if labels are reduced."""
+        if self.reduced and basis is not None:
+            self.state = self.state._replace(B=basis[0], rows=basis[1])
 
     def reset(
         self,
@@ -445,7 +453,7 @@ class FastMap:
         fresh = np.ones(q, np.uint8) if counts is None else (counts < FEW).astype(np.uint8)
         B, rows = (_NO_BASIS, _NO_BASIS) if basis is None else basis
         young = None
-        if basis is None and not len(self.state.B):
+        if basis is None and not self.reduced:
             young = self._young(p, fresh)
         elif basis is not None:
             fresh[len(B) :] = BLIND

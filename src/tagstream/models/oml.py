@@ -202,6 +202,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
         super()._change_labels(columns, names)
         self._embedding.keep([c[0] for c in columns], self._store)
+        if self._belief is not None:
+            self._belief.fast.rebase(self._embedding.basis)
         if self._embedding.projection is not None:
             self._stop(self.n_seen_)
 
@@ -269,7 +271,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     @property
     def V_(self) -> npt.NDArray[np.float64]:
         """The metric, (q, d)."""
-        return self._embedding.V
+        return self._embedding.V(len(self.classes_))
 
     @property
     def P_(self) -> npt.NDArray[np.floating[Any]]:
