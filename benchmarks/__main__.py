@@ -33,6 +33,7 @@ SECTIONS = {
     "readers": "bench_files",
     "memory": "bench_memory",
     "cluster": "bench_cluster",
+    "labels": "bench_labels",
 }
 PACKAGES = [
     "tagstream",
@@ -42,6 +43,7 @@ PACKAGES = [
     "numba",
     "river",
     "vowpalwabbit",
+    "napkinxc",
     "faiss-cpu",
     "ray",
     "scikit-multilearn-ng",

@@ -206,20 +206,23 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             # those of which nothing is known.
             cut |= (needed[1:] == 0) & (batch.blank[1:] != batch.blank[:-1])
         cut[batch.most - 1 :: batch.most] = True
+        # One array for all: made anew at each label that is met, many would take long.
+        grows = len(batch.names) > len(self.classes_)
+        names = as_array(batch.names) if grows else self.classes_
         bounds = [0, *(np.flatnonzero(cut) + 1).tolist(), batch.n]
         for first, stop in pairwise(bounds):
             q = int(needed[first])
-            self._set_names(batch.names[:q])
+            self._set_names(names[:q])
             part = batch.part(first, stop, q)
             if q == 0 and batch.blank is not None and not batch.blank[first]:
                 part = Labels(part.Y, None)
             self._learn(rows[first:stop], part, None if ids is None else ids[first:stop])
             self.n_seen_ += stop - first
 
-    def _set_names(self, names: list[Hashable]) -> None:
+    def _set_names(self, names: npt.NDArray[Any]) -> None:
         if len(names) == len(self.classes_):
             return
-        self.classes_ = as_array(names)
+        self.classes_ = names
         self._grow(len(names))
 
     def rename_label(self, old: Hashable, new: Hashable) -> Self:
