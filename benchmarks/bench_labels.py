@@ -1,8 +1,8 @@
 """Many labels: time per example, peak memory and accuracy at 159 to 30,000 labels.
 
 Each stream runs in a process of its own, so that the peak is its own.  Real streams need their
-files (``TAGSTREAM_DATA``); the made ones have topics, each with words and labels of its own, most of
-them rare.
+files (``TAGSTREAM_DATA``); the made ones have topics, each with words and labels of its own, most
+of them rare.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Space:
     Parameters
     ----------
     n_components : int, optional
-        Dimension d.  By default the number of labels, but at most 512.
+        Dimension d.  By default the number of labels, or of their coordinates, but at most 512.
 
     Attributes
     ----------

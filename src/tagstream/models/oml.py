@@ -48,7 +48,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     Parameters
     ----------
     n_components : int, optional
-        Dimension d of the metric space.  By default the number of labels q, but at most 512.
+        Dimension d of the metric space.  By default the number of labels q, up to 512 of them; of
+        more labels, the 256 directions in which they vary most, and at most these.
     n_neighbors : int
         How many stored items vote.
     step : {"exact", "convex"}
