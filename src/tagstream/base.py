@@ -219,10 +219,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             self._learn(rows[first:stop], part, None if ids is None else ids[first:stop])
             self.n_seen_ += stop - first
 
-    def _set_names(self, names: npt.NDArray[Any]) -> None:
+    def _set_names(self, names: list[Hashable] | npt.NDArray[Any]) -> None:
         if len(names) == len(self.classes_):
             return
-        self.classes_ = names
+        self.classes_ = as_array(names) if isinstance(names, list) else names
         self._grow(len(names))
 
     def rename_label(self, old: Hashable, new: Hashable) -> Self:

@@ -372,7 +372,7 @@ class FastMap:
     @property
     def reduced(self) -> bool:
         """Whether D maps into the coordinates of reduced labels."""
-        return self.state.B.shape[1] > 0
+        return bool(self.state.B.shape[1])
 
     @property
     def n_labels(self) -> int:

@@ -263,7 +263,7 @@ class NeighborClassifier(StreamClassifier):
                 raise ValueError("labels must be those of one item")
             if self._single and batch.labels.Y.sum() != 1:
                 raise ValueError(f"labels must be one label as in earlier calls, got {labels!r}")
-            self._set_names(as_array(batch.names))
+            self._set_names(batch.names)
             self._relabel(position, batch.labels)
         return self
 
