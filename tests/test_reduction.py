@@ -94,7 +94,7 @@ def test_there_are_no_directions_without_variance(masked):
 
 
 @pytest.mark.exact
-def test_directions_are_the_same_bits_however_examples_are_divided(monkeypatch):
+def test_directions_follow_from_examples_and_seed_alone(monkeypatch):
     monkeypatch.setattr("tagstream.examples.LEAF", 64)
     Y = zipf_labels(300, 40)
     one = Reduction.of(examples_of(Y), seed=3)

@@ -27,7 +27,7 @@ __all__ = ["PARTS", "Belief", "Items", "Reasons"]
 
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "copy")
 RECENT = 1000  # items among which the nearest in input space are looked up
-RECOUNTED = 1 << 16  # items whose labels are counted at a time
+RECOUNTED = 1 << 24  # labels of items that are counted at a time
 NEAR = 10  # of the latest items that are looked at in input space
 FLATTEST = 1e-30  # deviation up to which a column is constant
 LARGEST_LAG, MOST_VOTES = 10**6, 3 * 10**6  # that parameters can ask for
@@ -250,8 +250,9 @@ class Belief:
     def keep(self, columns: list[list[int]], store: Store) -> None:
         """Make each label anew of old ones, and count those of the stored items again."""
         self.head.keep(columns)
-        for first in range(0, len(store), RECOUNTED):
-            labels = store.labels(slice(first, min(first + RECOUNTED, len(store))))
+        size = 1 + RECOUNTED // max(store.n_labels, 1)
+        for first in range(0, len(store), size):
+            labels = store.labels(slice(first, min(first + size, len(store))))
             self.head.recount(labels.Y, 1, labels.known)
         self.fast.keep([c[0] for c in columns])
 
