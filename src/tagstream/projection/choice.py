@@ -224,11 +224,13 @@ class Votes:
         chosen = decide(np.arange(k + 1) / max(k, 1), rule)[votes]  # one has nobody to ask
         if known is not None:
             chosen &= known
-        both = chosen.sum(axis=1) + Y.sum(axis=1, dtype=np.int64)
-        right = 2 * (chosen & (Y > 0)).sum(axis=1)
-        gaps = votes.astype(np.int64) - k * Y.astype(np.int64)
+        both = np.count_nonzero(chosen, axis=1) + np.count_nonzero(Y, axis=1)
+        right = 2 * np.count_nonzero(chosen & (Y > 0), axis=1)
+        # How often v votes met a label that is there, and one that is not: 2(k + 1) counts.
+        met = np.bincount((votes + (k + 1) * Y.astype(np.uint16)).ravel(), minlength=2 * k + 2)
+        gaps = np.concatenate([np.arange(k + 1), np.arange(k + 1) - k])
         f1 = float(right.sum() / max(both.sum(), 1))
-        return cls(f1, int((gaps * gaps).sum()), (right - f1 * both) / max(both.sum(), 1))
+        return cls(f1, int(met @ gaps**2), (right - f1 * both) / max(both.sum(), 1))
 
     @property
     def rank(self) -> tuple[float, int]:
