@@ -36,6 +36,7 @@ SECTIONS = {
     "memory": "bench_memory",
     "cluster": "bench_cluster",
     "serve": "bench_serve",
+    "labels": "bench_labels",
 }
 PACKAGES = [
     "tagstream",
@@ -45,6 +46,7 @@ PACKAGES = [
     "numba",
     "river",
     "vowpalwabbit",
+    "napkinxc",
     "faiss-cpu",
     "ray",
     "fastapi",

@@ -503,3 +503,45 @@ def text_row(text, p, longest=5):
             row[(h >> 32) * p >> 32] += (-1) ** (h & 1) * value / length
     length = math.sqrt(sum(value**2 for value in row.values()))
     return {column: value / length for column, value in row.items() if abs(value) > 1e-12}
+
+
+# ---------------------------------------------------------------------- many labels
+
+
+def leading_variance(Y, r):
+    """The largest share of the label variance that r directions can carry."""
+    values = np.linalg.svd(Y - Y.mean(axis=0), compute_uv=False) ** 2
+    return values[:r].sum() / values.sum()
+
+
+def reduced_pair(B, z, y_t, y_nn, known=None):
+    """The problem of a round in the coordinates Bᵀu, Bᵀw, with the margin that they can show."""
+    full = pair(z, y_t, y_nn, known)
+    u, w = B.T @ full.u, B.T @ full.w
+    return Pair(u, w, np.outer(u, u) - np.outer(w, w), float(((u - w) ** 2).sum()))
+
+
+def play_reduced(R, about, most):
+    """One exact round on R, where V = BR: the new R, and the loss."""
+    suffered = loss(R, about)
+    if suffered == 0:
+        return R, 0.0
+    return inverse_update(R, about, min(exact_lambda(R, about), most)), suffered
+
+
+class SlowReducedFastMap(SlowFastMap):
+    """The fast map in coordinates: z⁺ = z + B(Dᵀx), with D moved by Bᵀr."""
+
+    def __init__(self, s, rho, B):
+        super().__init__(s, rho, B.shape[1], None)
+        self.B = B
+
+    def __call__(self, x, z):
+        return z + self.B @ (self.D.T @ x)
+
+    def learn(self, x, z, y):
+        z_plus, gain = self(x, z), x / (self.rho + self.s)
+        r = y - z_plus
+        r[(y == 1) & (z_plus > 1) | (y == 0) & (z_plus < 0) | (abs(r) <= 0.02)] = 0
+        self.D += np.outer(gain, self.B.T @ r) * 8 / (1 + 8 * (x @ gain))
+        self.s += x**2

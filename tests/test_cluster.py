@@ -18,7 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 import tagstream
-from tagstream import KNN, OML, cluster, examples
+from tagstream import KNN, OML, cluster, examples, projection
 from tagstream.checks import DataError
 from tagstream.cluster import RayStore, ShardLostError
 from tagstream.cluster.segments import read_segment, write_segment
@@ -164,6 +164,15 @@ def test_two_shards_one_of_them_killed_learn_what_one_process_learns(small, kind
     model = learn(kind, small(), [3, 170, N], between)
     assert killed
     assert_equal_models(learn(kind), model, X[N:])
+
+
+@pytest.mark.parametrize("kind", ["sparse", "unknown"])
+def test_many_labels_are_reduced_to_the_same_directions_on_shards(small, monkeypatch, kind):
+    monkeypatch.setattr(projection, "MANY", 3)
+    X, _ = draw(kind)
+    one, other = learn(kind), learn(kind, small(), [3, 170, N])
+    assert one._embedding.reduction is not None
+    assert_equal_models(one, other, X[N:])
 
 
 def test_a_segment_is_a_power_of_two_of_leaves(monkeypatch):

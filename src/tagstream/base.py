@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["StreamClassifier", "View"]
+
+MOST_SCORES = 1 << 24  # that are made at a time, where labels are what is asked for
 
 
 class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -202,10 +204,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _read_batch(self, rows: Rows, Y: Any, classes: Any, names: list[Hashable]) -> Batch:
         batch = read_labels(Y, classes, names)
-        if len(batch.labels.Y) != rows.shape[0]:
-            raise ValueError(
-                f"Y must have as many rows as X ({rows.shape[0]}), got {len(batch.labels.Y)}"
-            )
+        if batch.n != rows.shape[0]:
+            raise ValueError(f"Y must have as many rows as X ({rows.shape[0]}), got {batch.n}")
         return batch
 
     def _begin(self, X: Any, rows: Rows, batch: Batch) -> None:
@@ -222,37 +222,32 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
         So the number of labels at any time does not depend on how the stream was cut.
         """
-        Y, known = batch.labels
-        width = len(batch.names)
-        needed = np.full(len(Y), batch.declared)
-        if batch.declared < width:
-            last = width - np.argmax(Y[:, ::-1], axis=1)
-            needed = np.maximum.accumulate(
-                np.where(Y.any(axis=1), np.maximum(last, needed), needed)
-            )
+        needed = np.full(batch.n, batch.declared)
+        if batch.declared < len(batch.names):
+            needed = np.maximum.accumulate(np.maximum(batch.widths(), needed))
         cut = needed[1:] != needed[:-1]
         if batch.blank is not None:
             # Before the first label, a mask of no columns stands for items of one kind only:
             # those of which nothing is known.
             cut |= (needed[1:] == 0) & (batch.blank[1:] != batch.blank[:-1])
-        bounds = [0, *(np.flatnonzero(cut) + 1).tolist(), len(Y)]
+        cut[batch.most - 1 :: batch.most] = True
+        # One array for all: made anew at each label that is met, many would take long.
+        grows = len(batch.names) > len(self.classes_)
+        names = as_array(batch.names) if grows else self.classes_
+        bounds = [0, *(np.flatnonzero(cut) + 1).tolist(), batch.n]
         for first, stop in pairwise(bounds):
             q = int(needed[first])
-            self._set_names(batch.names[:q])
-            mask = known
+            self._set_names(names[:q])
+            part = batch.part(first, stop, q)
             if q == 0 and batch.blank is not None and not batch.blank[first]:
-                mask = None
-            part = Labels(
-                np.ascontiguousarray(Y[first:stop, :q]),
-                None if mask is None else np.ascontiguousarray(mask[first:stop, :q]),
-            )
+                part = Labels(part.Y, None)
             self._learn(cut_rows(rows, first, stop), part, None if ids is None else ids[first:stop])
             self.n_seen_ += stop - first
 
-    def _set_names(self, names: list[Hashable]) -> None:
+    def _set_names(self, names: list[Hashable] | npt.NDArray[Any]) -> None:
         if len(names) == len(self.classes_):
             return
-        self.classes_ = as_array(names)
+        self.classes_ = as_array(names) if isinstance(names, list) else names
         self._grow(len(names))
 
     def rename_label(self, old: Hashable, new: Hashable) -> Self:
@@ -334,7 +329,16 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             How to decide this time, as the parameter of the same name says.
         """
         with self._lock:
-            return self.labels_of(self.predict_proba(X), decide)
+            check_is_fitted(self)
+            parts = [self.labels_of(scores, decide) for scores in self._score_blocks(X)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _score_blocks(self, X: Any) -> Iterator[npt.NDArray[np.float64]]:
+        """Yield the scores of rows, of so many rows at a time as fit."""
+        rows = self._check_query(X)
+        size = max(1, MOST_SCORES // max(len(self.classes_), 1))
+        for first in range(0, max(rows.shape[0], 1), size):
+            yield self._scores(rows[first : first + size])
 
     def labels_of(
         self, scores: npt.NDArray[np.float64], decide: str | float | None = None
@@ -362,10 +366,15 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def predict_sets(self, X: Any, decide: str | float | None = None) -> list[set[Any]]:
         """Return the predicted label names of each item as a set."""
         with self._lock:
-            Y, names = self.predict(X, decide), self.classes_
-        if self._single:
-            return [{plain(name)} for name in Y]
-        return [{plain(name) for name in names[row.astype(bool)]} for row in Y]
+            check_is_fitted(self)
+            names, out = self.classes_, []
+            for scores in self._score_blocks(X):
+                Y = self.labels_of(scores, decide)
+                if self._single:
+                    out += [{plain(name)} for name in Y]
+                else:
+                    out += [{plain(name) for name in names[row.astype(bool)]} for row in Y]
+        return out
 
     def _scores(self, rows: Rows) -> npt.NDArray[np.float64]:
         return self._shares(self._proba(rows))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tagstream.checks import Bools, Rows, bits_of, expect, expect_counts, expect_keys
 from tagstream.copies import Copies, Nearest
-from tagstream.fastmap import FastMap, Inputs
+from tagstream.fastmap import Basis, FastMap, Inputs
 from tagstream.head import Evidence, Head
 from tagstream.labels import Labels
 from tagstream.memory import DenseRows, Store
@@ -28,7 +28,7 @@ __all__ = ["PARTS", "Belief", "Items", "Reasons"]
 
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "copy")
 RECENT = 1000  # items among which the nearest in input space are looked up
-RECOUNTED = 1 << 16  # items whose labels are counted at a time
+RECOUNTED = 1 << 24  # labels of items that are counted at a time
 NEAR = 10  # of the latest items that are looked at in input space
 FLATTEST = 1e-30  # deviation up to which a column is constant
 LARGEST_LAG, MOST_VOTES = 10**6, 3 * 10**6  # that parameters can ask for
@@ -275,15 +275,15 @@ class Belief:
         self._recent = DenseRows(self.n_features)
         self._recent.append(self._scaled(store.take(slice(n - kept, n))))
 
-    def refit(self, spread: Spread, ridge: float, store: Store) -> None:
-        """Start the fast map again after a fit of the projection."""
+    def refit(self, spread: Spread, ridge: float, store: Store, basis: Basis | None = None) -> None:
+        """Start the fast map again after a fit of the projection; for ``basis`` see there."""
         self._asked = None
         if self.fast.sparse != (spread.shift is None):
             self.fast = FastMap(sparse=spread.shift is None)
             self.fast.grow(self.head.n_labels)
         self.fast.reset(
             spread.squares, max(ridge, 1e-12), shift=spread.shift, factor=spread.factor,
-            counts=self.head.counts,
+            counts=self.head.counts, basis=basis,
         )  # fmt: skip
         if spread.deviation is not None and spread.mean is not None:
             self._set_factor(spread.deviation, spread.mean, store, len(store))
@@ -310,8 +310,9 @@ class Belief:
         """Make each label anew of old ones, and count those of the stored items again."""
         self._asked = None
         self.head.keep(columns)
-        for first in range(0, len(store), RECOUNTED):
-            labels = store.labels(slice(first, min(first + RECOUNTED, len(store))))
+        size = 1 + RECOUNTED // max(store.n_labels, 1)
+        for first in range(0, len(store), size):
+            labels = store.labels(slice(first, min(first + size, len(store))))
             self.head.recount(labels.Y, 1, labels.known)
         self.fast.keep([c[0] for c in columns])
 
@@ -410,12 +411,20 @@ class Belief:
         }
 
     def load(
-        self, state: Any, q: int, store: Store, *, wide: bool, width: int, n_seen: int
+        self,
+        state: Any,
+        q: int,
+        store: Store,
+        *,
+        wide: bool,
+        width: int,
+        n_seen: int,
+        basis: Basis | None = None,
     ) -> None:
         """Take over what :meth:`dump` gave, of a stream of ``n_seen`` examples.
 
         ``wide``: the regression takes sparse rows; ``width``: so many features, 0 before there is
-        one.
+        one; ``basis``: that of reduced labels.
         """
         keys = ("head", "fast", "copies", "factor", "n_recent", "votes", "lag")
         expect_keys("the belief", state, *keys)
@@ -432,7 +441,7 @@ class Belief:
         for past in (self.head.now, self.head.behind):
             if max(np.abs(counts).max(initial=0) for counts in past[:3]) > n_seen:
                 raise ValueError(f"the head must count at most the {n_seen} examples seen")
-        self.fast = FastMap.load(state["fast"], q, sparse=wide, width=width)
+        self.fast = FastMap.load(state["fast"], q, sparse=wide, width=width, basis=basis)
         self.copies = Copies.load(state["copies"])
         shape = self._factor.shape
         self._factor = expect(

@@ -27,7 +27,7 @@ not depend on BLAS, and not on how rounds are cut into calls.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -196,8 +196,8 @@ def convex_step(
 @compiled
 def run_rounds_convex(
     Z: Vector,
-    Y: npt.NDArray[np.uint8],
-    Y_nn: npt.NDArray[np.uint8],
+    Y: npt.NDArray[Any],
+    Y_nn: npt.NDArray[Any],
     known: npt.NDArray[np.bool_],
     lonely: npt.NDArray[np.bool_],
     Q: Vector,
@@ -245,8 +245,8 @@ def run_rounds_convex(
 @compiled
 def run_rounds_reduced(
     Z: Vector,
-    Y: npt.NDArray[np.uint8],
-    Y_nn: npt.NDArray[np.uint8],
+    Y: npt.NDArray[Any],
+    Y_nn: npt.NDArray[Any],
     known: npt.NDArray[np.bool_],
     lonely: npt.NDArray[np.bool_],
     B: Vector,
@@ -283,13 +283,16 @@ def run_rounds_reduced(
 @compiled
 def pair_vectors(
     z: Vector,
-    y: npt.NDArray[np.uint8],
-    y_nn: npt.NDArray[np.uint8],
+    y: npt.NDArray[Any],
+    y_nn: npt.NDArray[Any],
     known: npt.NDArray[np.bool_],
     e: Vector,
     s: Vector,
 ) -> float:
-    """Write e and s of one round, (q,), and return Δ; ``known`` is (q,), or (0,) for all."""
+    """Write e and s of one round, (q,), and return Δ; ``known`` is (q,), or (0,) for all.
+
+    Labels, or coordinates in a reduced label space, with Δ = ‖y_t − y‖².
+    """
     delta = 0.0
     for i in range(len(z)):
         if known.shape[0] and not known[i]:
@@ -297,7 +300,7 @@ def pair_vectors(
         else:
             e[i] = np.float64(y[i]) - np.float64(y_nn[i])
             s[i] = (z[i] - y_nn[i]) + (z[i] - y[i])
-            delta += abs(e[i])
+            delta += e[i] * e[i]
     return delta
 
 
@@ -515,8 +518,8 @@ class Rounds(NamedTuple):
     def of(
         cls,
         Z: Vector,
-        Y: npt.NDArray[np.uint8],
-        Y_nn: npt.NDArray[np.uint8],
+        Y: npt.NDArray[Any],
+        Y_nn: npt.NDArray[Any],
         known: npt.NDArray[np.bool_] | None = None,
         lonely: npt.NDArray[np.bool_] | None = None,
     ) -> Rounds:
@@ -527,7 +530,7 @@ class Rounds(NamedTuple):
             E, S = np.where(known, E, 0.0), np.where(known, S, 0.0)
         if lonely is not None:
             E, S = E[~lonely], S[~lonely]
-        return cls(csr_array(E), S, np.abs(E).sum(axis=1))
+        return cls(csr_array(E), S, (E * E).sum(axis=1))
 
     @classmethod
     def joined(cls, parts: list[Rounds]) -> Rounds:

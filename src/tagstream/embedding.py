@@ -4,6 +4,10 @@ An item x becomes z = Pᵀφ(x) + c in label space (:mod:`tagstream.projection`)
 the metric space (:mod:`tagstream.space`).  P is chosen and fitted anew at fixed counts of examples
 (:mod:`tagstream.schedule`); V moves with every example, and codes are made with a copy of it that
 is renewed with P.
+
+More than 512 labels are reduced to as many directions (:mod:`tagstream.projection.reduction`): P
+and V then live in the coordinates of these, and z is made of them for those who ask about labels.
+Directions are looked for anew with each choice.
 """
 
 from __future__ import annotations
@@ -17,39 +21,46 @@ import numpy.typing as npt
 
 from tagstream import projection
 from tagstream.checks import Rows, bits_of, blas_threads, check_number
-from tagstream.fastmap import Inputs, inputs_of
+from tagstream.examples import Examples
+from tagstream.fastmap import Basis, Inputs, inputs_of
+from tagstream.labels import Labels
 from tagstream.memory import Store
 from tagstream.projection.ridge import Spread
 from tagstream.schedule import FIRST_FIT, is_full, next_choice, next_fit
-from tagstream.space import Space
+from tagstream.space import Coordinates, Space
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["STATE", "Embedded", "Embedding"]
 
-STATE = ("space", "projection", "choice", "seed", "next_fit", "next_choice")
+STATE = ("space", "projection", "reduction", "choice", "seed", "next_fit", "next_choice")
 LARGEST_LIFT = 1 << 28  # numbers of a lift of sparse rows, which it fills in
 
 
 class Embedded(NamedTuple):
-    """Items in label space, their codes, and the rows as P takes them."""
+    """Items in label space, their codes, the rows as P takes them, and what P makes of them."""
 
     Z: npt.NDArray[np.float64]  # (m, q)
     codes: npt.NDArray[np.float32]  # (m, d)
     inputs: Inputs
+    C: npt.NDArray[np.float64]  # (m, r), coordinates of reduced labels, or Z itself
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """From rows to codes; a store may send it to where its rows are."""
+    """From rows to codes; a store may send it to where its rows are.
+
+    ``space`` is None where ``project`` is PV itself.
+    """
 
     project: projection.Projection
-    space: Space
+    space: Space | None
 
     def __call__(self, rows: Rows) -> npt.NDArray[np.float32]:
         """Return the codes of rows, (n, d)."""
-        return self.space.encode(self.project(rows))
+        made = self.project(rows)
+        return made.astype(np.float32) if self.space is None else self.space.encode(made)
 
 
 class Embedding:
@@ -65,6 +76,8 @@ class Embedding:
     ----------
     projection : Projection or None
         P; None before its first fit.
+    reduction : Reduction or None
+        Of very many labels; P and V are then those of its coordinates.
     choice : Choice or None
         How P is made.
     next_fit, next_choice : int
@@ -74,17 +87,42 @@ class Embedding:
     def __init__(self, space: Space, seed: int) -> None:
         self.space, self.seed = space, seed
         self.projection: projection.Projection | None = None
+        self.reduction: projection.Reduction | None = None
         self.choice: projection.Choice | None = None
+        self._coder: projection.Projection | None = None  # of reduced labels: P times the codec
         self.next_fit = self.next_choice = FIRST_FIT
         self._last: tuple[Hashable, Embedded] | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.space.nbytes + (0 if self.projection is None else self.projection.nbytes)
+        parts = (self.space, self.projection, self.reduction, self._coder)
+        return sum(part.nbytes for part in parts if part is not None)
 
-    def __call__(self, rows: Rows) -> Embedded:
-        """Return items in label space and their codes; those of one item do not depend on others.
+    @property
+    def basis(self) -> Basis | None:
+        """B and Bᵀ where labels are reduced, once they are."""
+        reduction = self.reduction
+        return None if reduction is None or not reduction.r else (reduction.B, reduction.rows)
+
+    def V(self, q: int) -> npt.NDArray[np.float64]:
+        """Return the metric, (q, d); made for who asks, if labels are reduced."""
+        if self.reduction is None:
+            return self.space.V
+        B = self.reduction.B
+        return np.pad(B @ self.space.V, ((0, q - len(B)), (0, 0)))
+
+    def P(self, p: int, q: int) -> npt.NDArray[np.floating[Any]]:
+        """Return the projection, (p, q); made for who asks, if labels are reduced."""
+        if self.projection is None:
+            return np.zeros((p, q))
+        P = self.projection.dense
+        if self.reduction is None:
+            return P
+        return np.pad(P @ self.reduction.rows, ((0, 0), (0, q - len(self.reduction.B))))
+
+    def __call__(self, rows: Rows, q: int) -> Embedded:
+        """Return items in space of ``q`` labels and codes; those of one do not depend on others.
 
         The last single item is remembered, since in a stream the item that is asked for is often
         the next to be learnt.
@@ -95,27 +133,58 @@ class Embedding:
             return last[1]
         assert self.projection is not None
         inputs = self.projection.inputs(rows)
-        Z = self.projection.apply(inputs)
-        made = Embedded(Z, self.space.encode(Z), inputs_of(inputs))
+        C = self.projection.apply(inputs)
+        if self.reduction is None or self._coder is None:
+            made = Embedded(C, self.space.encode(C), inputs_of(inputs), C)
+        else:
+            Z = self.reduction.labels(C, q)
+            codes = self._coder.apply(inputs).astype(np.float32)
+            made = Embedded(Z, codes, inputs_of(inputs), C)
         if bits is not None:
             self._last = bits, made
         return made
 
+    def play(
+        self,
+        made: Embedded,
+        mine: Labels,
+        theirs: Labels,
+        alone: npt.NDArray[np.bool_],
+        *,
+        step_max: float,
+    ) -> None:
+        """Play the rounds of embedded items against their neighbours, see :class:`Space`."""
+        if self.reduction is None:
+            self.space.play(made.Z, mine, theirs, alone, step_max=step_max)
+        else:
+            own, others = self.reduction.pairs(made.Z, made.C, mine, theirs)
+            self.space.play(made.C, Coordinates(own), Coordinates(others), alone, step_max=step_max)
+
     def grow(self, q: int, store: Store) -> None:
         """Have ``q`` labels from now on; no distance changes."""
+        self._last = None
+        if self.reduction is not None:  # a new label is unseen until its directions are sought
+            return
+        if q > projection.MANY and self.projection is None:
+            self.reduction = projection.Reduction.empty()
+            self.space.change(np.zeros((0, len(self.space.V))))
+            return
         self.space.grow(q)
         store.widen_codes(self.space.d)
-        self._last = None
         if self.projection is not None:
             self.projection = self.projection.grown(q)
 
     def keep(self, columns: Sequence[int], store: Store) -> None:
-        """Leave out all other labels."""
+        """Leave out all other labels; where they are reduced, a fit must follow."""
+        self._last = None
+        if self.reduction is not None:
+            self.reduction = self.reduction.kept([*columns])
+            self.next_choice = 1  # what is left of the directions is not orthonormal
+            return
         self.space.keep([*columns])
         if self.projection is not None:
             self.projection = self.projection.kept([*columns])
             self._encode(store)
-        self._last = None
 
     def renew(
         self,
@@ -142,27 +211,71 @@ class Embedding:
         half, quarter = (window or 0) // 2, (window or 0) // 4
         lift_size = min(projection.LIFT_SIZE, max(100, half)) if full else projection.LIFT_SIZE
         p = min(examples.shape[1], projection.LIFT_SIZE)
+        due = self.choice is None or t >= self.next_choice
         with blas_threads(float(len(store)) * p * p):
-            if self.choice is None or t >= self.next_choice:
+            self._reduce(examples, store.n_labels, due)
+            if due:
                 sample = min(projection.SAMPLE, max(64, quarter)) if full else projection.SAMPLE
                 self.choice = projection.choose(
                     examples, scale=scale, lift=lift, ridge=ridge, n_neighbors=n_neighbors,
                     rule=rule, lift_size=lift_size, sample=sample, seed=self.seed,
+                    reduction=self.reduction,
                 )  # fmt: skip
                 self.next_choice = next_choice(t, window)
-                self.space.turn(examples)
+                if self.reduction is None:
+                    self.space.turn(examples)
+            assert self.choice is not None
             self.projection, spread = projection.fit(
-                examples, self.choice, lift_size=lift_size, seed=self.seed, start=self.projection
-            )
+                examples, self.choice, lift_size=lift_size, seed=self.seed, start=self.projection,
+                reduction=self.reduction,
+            )  # fmt: skip
             self._encode(store)
         return spread
+
+    def _reduce(self, examples: Examples, q: int, due: bool) -> None:
+        """Reduce labels if there are so many, and see to the coordinates of P and V.
+
+        Directions are looked for when the choice is ``due``, and where there are none yet; else
+        only the mean of the labels is brought up to date.
+        """
+        old = self.reduction
+        if q <= projection.MANY:
+            if old is None:
+                return
+            self.reduction, C = None, np.zeros((q, old.r))
+            C[: len(old.B)] = old.B
+        elif old is None:  # all labels were their own coordinates
+            self.reduction = projection.Reduction.of(examples, self.seed)
+            C = self.reduction.B.T.astype(np.float64)
+        elif due or not old.r:
+            self.reduction = projection.Reduction.of(examples, self.seed)
+            C = old.turn(self.reduction)
+        else:
+            self.reduction = old.centred(examples)
+            return
+        self.space.change(C)
+        if self.projection is not None:
+            self.projection = self.projection.turned(C)
 
     def _encode(self, store: Store) -> None:
         """Make the stored codes anew with the present V."""
         assert self.projection is not None
         self.space.renew()
-        store.encode(Encoder(self.projection, self.space.snapshot()))
+        self._make_coder()
+        project, space = self.projection, self.space.snapshot()
+        coder = self._coder
+        store.encode(Encoder(project, space) if coder is None else Encoder(coder, None))
         self._last = None
+
+    def _make_coder(self) -> None:
+        """Multiply P with the codec where labels are reduced.
+
+        An item has fewer features than its labels have directions, so this is the shorter way.
+        """
+        self._coder = None
+        if self.reduction is not None and self.projection is not None:
+            with blas_threads(0.0):  # in the same way after a fit and after a file was read
+                self._coder = self.projection.turned(self.space.codec.T)
 
     # ------------------------------------------------------------------ state
     def snapshot(self) -> Self:
@@ -177,6 +290,7 @@ class Embedding:
         return {
             "space": self.space.dump(),
             "projection": None if self.projection is None else self.projection.dump(),
+            "reduction": None if self.reduction is None else self.reduction.dump(),
             "choice": None if self.choice is None else asdict(self.choice),
             "seed": self.seed,
             "next_fit": self.next_fit,
@@ -207,9 +321,14 @@ class Embedding:
         for name in ("next_fit", "next_choice"):
             check_number(name, state[name], kind=int, least=1, most=2.0**60)
         made, fitted = cls(space, state["seed"]), state["projection"] is not None
-        space.load(state["space"], q, encodes=fitted)
+        width = q
+        if state["reduction"] is not None:
+            made.reduction = projection.Reduction.load(state["reduction"], q)
+            width = made.reduction.r
+        space.load(state["space"], width, encodes=fitted)
         if fitted:
-            made.projection = projection.Projection.load(state["projection"], p, q, sparse)
+            made.projection = projection.Projection.load(state["projection"], p, width, sparse)
+            made._make_coder()
         if state["choice"] is not None:
             made.choice = projection.Choice.load(state["choice"])
         elif fitted:

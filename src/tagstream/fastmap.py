@@ -15,6 +15,10 @@ learnt, ρ the ridge of P and η = 8,
 This is recursive least squares with the inverse of XᵀX + ρI replaced by that of its diagonal.  The
 step moves z⁺_j of the very same x by r_j·ηh/(1 + ηh), less than all of r_j, so it never overshoots.
 
+Of very many labels, reduced to m + Bb (:mod:`tagstream.projection.reduction`), D maps into the
+coordinates b: z⁺ = z + B(Dᵀx), and the residual is Bᵀr.  Labels that B does not see are not
+corrected, and nothing of D outlives a fit.
+
 Sparse rows touch few features; only those have a row of D, found by hashing.  A snapshot shares
 the rows: afterwards a row is copied before it is written.
 """
@@ -27,16 +31,32 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.kernels import compiled
+from tagstream.kernels import compiled, project_dense
 
-__all__ = ["FEW", "RATE", "FastMap", "FastState", "Inputs", "inputs_of", "sums_of_squares"]
+__all__ = [
+    "BLIND",
+    "FEW",
+    "RATE",
+    "Basis",
+    "FastMap",
+    "FastState",
+    "Inputs",
+    "inputs_of",
+    "sums_of_squares",
+]
 
 RATE = 8.0  # η
 LARGEST_WEIGHT = 1e30  # of D, in single precision
 SMALLEST_RIDGE = 1e-12
 FEW = 10  # examples at the last fit below which P says nothing about a label
+UNSEEN = 0.02  # residual of one of many labels that the head, which clips z⁺, does not see
+FRESH, BLIND = 1, 2  # a label with so few, and one of which a reduced P knows nothing at all
 
 Vector = npt.NDArray[np.float64]
+
+# Of reduced labels, B (q, r) and Bᵀ (r, q).
+Basis = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+_NO_BASIS = np.empty((0, 0), np.float32)
 
 # Columns of the counters: rows of D in use, and rows that a snapshot shares.
 USED, FROZEN = 0, 1
@@ -101,7 +121,11 @@ class FastState(NamedTuple):
     counters : int64 array of shape (2,)
     rho : float64 array of shape (1,)
     fresh : uint8 array of shape (q,)
-        1 for a label that had fewer than 10 examples at the last fit.
+        1 for a label that had fewer than 10 examples at the last fit, 2 for one that B does not
+        see.
+    B, rows : float32 arrays of shapes (q, r) and (r, q), or (0, 0)
+        Of reduced labels, B and Bᵀ; D then has r columns.  B may have fewer rows than there are
+        labels.
     """
 
     D: npt.NDArray[np.float32]
@@ -114,6 +138,8 @@ class FastState(NamedTuple):
     counters: npt.NDArray[np.int64]
     rho: Vector
     fresh: npt.NDArray[np.uint8]
+    B: npt.NDArray[np.float32]
+    rows: npt.NDArray[np.float32]
 
 
 @compiled
@@ -128,9 +154,23 @@ def _find(fast: FastState, feature: int) -> int:
 
 @compiled
 def add_correction(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
-    """Add Dᵀx of input ``i`` to ``z`` (q,), feature by feature."""
+    """Add Dᵀx of input ``i``, or B(Dᵀx), to ``z`` (q,)."""
     if fast.s.shape[0] == 0:
         return
+    if fast.B.shape[1] == 0:
+        _add_product(fast, inputs, i, z)
+        return
+    c = np.zeros((1, fast.D.shape[1]))
+    _add_product(fast, inputs, i, c[0])
+    seen = np.empty((1, fast.B.shape[0]))
+    project_dense(c, fast.rows, z[: fast.B.shape[0]], seen)
+    for j in range(fast.B.shape[0]):
+        z[j] = seen[0, j]
+
+
+@compiled
+def _add_product(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
+    """Add Dᵀx of input ``i`` to ``z``, feature by feature."""
     q = z.shape[0]
     if inputs.indptr.shape[0]:
         for e in range(inputs.indptr[i], inputs.indptr[i + 1]):
@@ -184,6 +224,20 @@ def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
     """Learn input ``i``, whose residuals are ``r`` (q,), 0 for what is not to be learnt."""
     if fast.s.shape[0] == 0:
         return
+    if fast.B.shape[1] == 0:
+        _move(fast, inputs, i, r)
+        return
+    c = np.zeros(fast.D.shape[1])
+    for j in range(fast.B.shape[0]):
+        if abs(r[j]) > UNSEEN:
+            x, row = r[j], fast.B[j]
+            for k in range(c.shape[0]):
+                c[k] += x * row[k]
+    _move(fast, inputs, i, c)
+
+
+@compiled
+def _move(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
     q = r.shape[0]
     sparse = inputs.indptr.shape[0] > 0
     first, last = (inputs.indptr[i], inputs.indptr[i + 1]) if sparse else (0, fast.D.shape[0])
@@ -308,12 +362,19 @@ class FastMap:
             np.zeros(2, np.int64),
             np.zeros(1),
             np.empty(0, np.uint8),
+            _NO_BASIS,
+            _NO_BASIS,
         )
 
     @property
     def active(self) -> bool:
         """Whether P was fitted; before, z⁺ = z."""
         return len(self.state.s) > 0
+
+    @property
+    def reduced(self) -> bool:
+        """Whether D maps into the coordinates of reduced labels."""
+        return bool(self.state.B.shape[1])
 
     @property
     def n_labels(self) -> int:
@@ -323,22 +384,31 @@ class FastMap:
     @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
-        return sum(part.nbytes for part in self.state)
+        return sum(part.nbytes for part in self.state[: -len(("B", "rows"))])  # which are P's
 
     def grow(self, q: int) -> None:
         """Make room for ``q`` labels; the new ones are as if nobody ever had them."""
         more = q - self.n_labels
-        if more:
+        if more and self.reduced:
+            fresh = np.pad(self.state.fresh, (0, more), constant_values=BLIND)
+            self.state = self.state._replace(fresh=fresh)
+        elif more:
             self.state = self.state._replace(
                 D=np.pad(self.state.D, ((0, 0), (0, more))),
-                fresh=np.pad(self.state.fresh, (0, more), constant_values=1),
+                fresh=np.pad(self.state.fresh, (0, more), constant_values=FRESH),
                 counters=np.array([self.state.counters[USED], 0]),
                 added=self.state.added.copy(),
             )
             self._shared = False
 
     def keep(self, columns: list[int]) -> None:
-        """Leave out all labels but those at ``columns``."""
+        """Leave out all labels but those at ``columns``.
+
+        Of reduced labels D stays as it is, and :meth:`rebase` has to follow.
+        """
+        if self.reduced:
+            self.state = self.state._replace(fresh=self.state.fresh[columns])
+            return
         self.state = self.state._replace(
             D=np.ascontiguousarray(self.state.D[:, columns]),
             fresh=self.state.fresh[columns],
@@ -346,6 +416,11 @@ class FastMap:
             added=self.state.added.copy(),
         )
         self._shared = False
+
+    def rebase(self, basis: Basis | None) -> None:
+        """Have another B, of the same width, if labels are reduced."""
+        if self.reduced and basis is not None:
+            self.state = self.state._replace(B=basis[0], rows=basis[1])
 
     def reset(
         self,
@@ -355,6 +430,7 @@ class FastMap:
         shift: Vector | None = None,
         factor: Vector | None = None,
         counts: npt.NDArray[np.int64] | None = None,
+        basis: Basis | None = None,
     ) -> None:
         """Start again, after a fit of P.
 
@@ -369,13 +445,22 @@ class FastMap:
             Dense inputs are used as (x − shift)·factor; P sees them so.
         counts : int array of shape (q,), optional
             How many examples each label had in the fit.
+        basis : pair of float32 arrays of shapes (q, r) and (r, q), optional
+            Of reduced labels: B and Bᵀ.
         """
         p, q = len(s), self.n_labels
         if not self.sparse:
             rho = max(rho, 1e-3 * float(np.mean(s)))
         check_number("rho", rho, least=np.finfo(float).tiny)
         fresh = np.ones(q, np.uint8) if counts is None else (counts < FEW).astype(np.uint8)
-        young = self._young(p, fresh)
+        B, rows = (_NO_BASIS, _NO_BASIS) if basis is None else basis
+        young = None
+        if basis is None and not self.reduced:
+            young = self._young(p, fresh)
+        elif basis is not None:
+            fresh[len(B) :] = BLIND
+            fresh[: len(B)][~B.any(axis=1)] = BLIND
+            q = B.shape[1]
         self.state = FastState(
             np.zeros((0 if self.sparse else p, q), np.float32),
             np.zeros(0 if self.sparse else p),
@@ -389,6 +474,8 @@ class FastMap:
             np.zeros(2, np.int64),
             np.array([rho]),
             fresh,
+            B,
+            rows,
         )
         self._shared = False
         if young is not None:
@@ -453,7 +540,7 @@ class FastMap:
         features, rows = self._touched()
         room = len(rows) + max(n, len(rows) // 2 + 64)
         size = 1 << int(2 * room - 1).bit_length()
-        D = np.zeros((room, self.n_labels), np.float32)
+        D = np.zeros((room, state.D.shape[1]), np.float32)
         D[: len(rows)] = state.D[rows]
         added = np.zeros(room)
         added[: len(rows)] = state.added[rows]
@@ -506,10 +593,18 @@ class FastMap:
         }
 
     @classmethod
-    def load(cls, state: Any, q: int, *, sparse: bool, width: int) -> FastMap:
+    def load(
+        cls,
+        state: Any,
+        q: int,
+        *,
+        sparse: bool,
+        width: int,
+        basis: Basis | None = None,
+    ) -> FastMap:
         """Return what :meth:`dump` described, for ``q`` labels and inputs of ``width`` features.
 
-        ``width`` is 0 before the first fit.
+        ``width`` is 0 before the first fit; for ``basis`` see :meth:`reset`.
         """
         expect_keys(
             "the fast map", state, "D", "added", "features", "width", "seen", "s", "shift",
@@ -519,8 +614,8 @@ class FastMap:
         if type(p) is not int or p != width:
             raise ValueError(f"the fast map must have {width} features, got {p!r}")
         fresh = expect("fresh", state["fresh"], np.uint8, (q,))
-        if (fresh > 1).any():
-            raise ValueError("fresh must hold 0 and 1 only")
+        if (fresh > (FRESH if basis is None else BLIND)).any():
+            raise ValueError("fresh must hold 0 and 1 only, or 2 of reduced labels")
         seen = _features("seen", state["seen"], None, p)
         s = np.zeros(p)
         s[seen] = expect("s", state["s"], np.float64, (len(seen),), least=0, most=1e200)
@@ -531,11 +626,12 @@ class FastMap:
         shift = expect("shift", state["shift"], np.float64, shape, least=-most, most=most)
         factor = expect("factor", state["factor"], np.float64, shape, least=0, most=1e60)
         most, n = LARGEST_WEIGHT, None if sparse and p else p
-        D = expect("D", state["D"], np.float32, (n, q), least=-most, most=most)
+        r = q if basis is None or not p else basis[0].shape[1]
+        D = expect("D", state["D"], np.float32, (n, r), least=-most, most=most)
         added = expect("added", state["added"], np.float64, (len(D),), least=0, most=1e200)
         features = _features("features", state["features"], len(D) if sparse else 0, p)
         if p:
-            made.reset(s, state["rho"], shift=shift, factor=factor)
+            made.reset(s, state["rho"], shift=shift, factor=factor, basis=basis)
         if p and sparse:
             made.make_room(len(features))
             made.state.D[: len(features)] = D

@@ -48,7 +48,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_COUNT, check_number, expect, expect_keys
-from tagstream.fastmap import FastMap, FastState, Inputs, add_correction, has_room, residual, step
+from tagstream.fastmap import (
+    BLIND,
+    FastMap,
+    FastState,
+    Inputs,
+    add_correction,
+    has_room,
+    residual,
+    step,
+)
 from tagstream.kernels import compiled
 
 __all__ = ["NEAR", "PARTS", "VOTES", "Evidence", "Head", "Scores"]
@@ -235,7 +244,7 @@ def _gather(
         if n == 0:
             continue  # nobody asks for it
         others = max(past.t[0] - past.missing[j] - n, 0)
-        if not regressed:
+        if not regressed or fast.fresh[j] == BLIND:
             z_plus[j] = (n + 0.5) / (n + others + 1.0)
         plus = _quarter_logit(z_plus[j])
         f[j, column + Z] = _quarter_logit(evidence.Z[i, j]) if regressed else plus

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from numba.core import event
 
 __all__ = [
+    "add_rows",
     "column_products",
     "compiled",
     "compiled_loosely",
@@ -32,6 +33,7 @@ __all__ = [
     "scan",
     "scan_one",
     "scan_sparse",
+    "spread_rows",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -140,6 +142,40 @@ def project_sparse(
             k = indices[e]
             for j in range(m):
                 out[i, j] += x * W[k, j]
+
+
+@compiled
+def add_rows(
+    Y: npt.NDArray[np.uint8],
+    B: npt.NDArray[np.floating[Any]],
+    c: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out = Y B + c`` for labels Y (n, at least q) of 0 and 1, B (q, r), c (r,), out (n, r)."""
+    q, r = B.shape
+    for i in range(out.shape[0]):
+        row = out[i]
+        for k in range(r):
+            row[k] = c[k]
+        for j in range(q):
+            if Y[i, j]:
+                b = B[j]
+                for k in range(r):
+                    row[k] += b[k]
+
+
+@compiled
+def spread_rows(
+    Y: npt.NDArray[np.uint8], A: npt.NDArray[np.float64], out: npt.NDArray[np.float64]
+) -> None:
+    """``out += Yᵀ A`` for labels Y (n, q) of 0 and 1, A (n, r), out (q, r)."""
+    for i in range(A.shape[0]):
+        row = A[i]
+        for j in range(out.shape[0]):
+            if Y[i, j]:
+                o = out[j]
+                for k in range(A.shape[1]):
+                    o[k] += row[k]
 
 
 @compiled

@@ -32,6 +32,7 @@ __all__ = [
 
 
 LARGEST_TABLE = 1 << 22  # letters in an array of names, of four bytes each
+MOST_CELLS = 1 << 26  # items times labels of a batch that is read into one array
 
 
 class Labels(NamedTuple):
@@ -50,14 +51,54 @@ class Labels(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What the label reader found: nothing of the model has changed yet."""
+    """What the label reader found: nothing of the model has changed yet.
 
-    labels: Labels
+    Sets and sparse matrices of very many labels stay sparse, and are made dense part by part.
+    """
+
+    labels: Labels  # Y may be a CSR matrix; ``known`` is then None, and ``blank`` tells
     names: list[Hashable]  # the vocabulary after this batch; the old one is a prefix of it
     declared: int  # so many of them are there from the first row on; the rest as they occur
     single: bool  # every item has exactly one label, given as a 1-D y
     dtype: np.dtype[Any]  # of the predictions
     blank: Bools | None = None  # items given as None; Labels.known has no column to say it by
+
+    @property
+    def n(self) -> int:
+        """Number of items."""
+        return int(self.labels.Y.shape[0])
+
+    @property
+    def most(self) -> int:
+        """How many items may be made dense at a time."""
+        whole = not sp.issparse(self.labels.Y)
+        return max(self.n, 1) if whole else max(1, MOST_CELLS // (8 * len(self.names)))
+
+    def widths(self) -> npt.NDArray[np.int64]:
+        """Return one more than the last column that each item has, (n,); 0 without labels."""
+        Y: Any = self.labels.Y
+        if sp.issparse(Y):
+            out = np.zeros(self.n, np.int64)
+            some = np.diff(Y.indptr) > 0
+            out[some] = Y.indices[Y.indptr[1:][some] - 1] + 1
+            return out
+        if not Y.shape[1]:
+            return np.zeros(self.n, np.int64)
+        return np.where(Y.any(axis=1), Y.shape[1] - np.argmax(Y[:, ::-1], axis=1), 0)
+
+    def part(self, first: int, stop: int, q: int) -> Labels:
+        """Return the first ``q`` labels of some items."""
+        Y, known = self.labels
+        if sp.issparse(Y):
+            values: Any = Y[first:stop, :q]
+            mask = None
+            if self.blank is not None:
+                mask = np.repeat(~self.blank[first:stop, None], q, axis=1)
+            return Labels(values.toarray(), mask)
+        return Labels(
+            np.ascontiguousarray(Y[first:stop, :q]),
+            None if known is None else np.ascontiguousarray(known[first:stop, :q]),
+        )
 
 
 def sorted_names(names: Iterable[Hashable]) -> list[Hashable]:
@@ -100,12 +141,20 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
         for name in sorted_names(map(plain, item)):
             column.setdefault(name, len(column))
         columns.append([column[plain(name)] for name in item])
+    blank = np.array([c is None for c in columns]) if None in columns else None
+    if len(Y) * len(column) > MOST_CELLS:
+        rows = [sorted(set(c or [])) for c in columns]
+        ends = np.cumsum([0, *map(len, rows)])
+        indices = np.concatenate([np.array(c, np.int64) for c in rows])
+        data = np.ones(len(indices), np.uint8)
+        sparse: Any = sp.csr_matrix((data, indices, ends), (len(Y), len(column)))
+        labels = Labels(sparse, None)
+        return Batch(labels, list(column), declared, False, np.dtype(np.uint8), blank)
     values = np.zeros((len(Y), len(column)), np.uint8)
     for i, c in enumerate(columns):
         values[i, c or []] = 1
-    known = blank = None
-    if None in columns:
-        blank = np.array([c is None for c in columns])
+    known = None
+    if blank is not None:
         known = np.repeat(~blank[:, None], values.shape[1], axis=1)
     return Batch(Labels(values, known), list(column), declared, False, np.dtype(np.uint8), blank)
 
@@ -159,6 +208,42 @@ def _first_other(values: npt.NDArray[Any]) -> object:
     return values[~np.isin(values, (0, 1))].ravel()[0]
 
 
+def _place_columns(
+    width: int, classes: Any, names: list[Hashable]
+) -> tuple[npt.NDArray[np.int64], list[Hashable]]:
+    """Return where the columns of a 0/1 matrix go, and the vocabulary with them."""
+    old = len(names)
+    if classes is None:
+        numbered = names == list(range(old))
+        if width != old and not (numbered and width > old):
+            hint = "" if numbered else "; name the columns with classes="
+            raise ValueError(f"Y must have {old} columns, got {width}{hint}")
+        return np.arange(width), [*range(width)] if numbered else names
+    given = [plain(name) for name in classes]
+    if len(given) != width or len(set(given)) != width:
+        raise ValueError(f"classes must name the {width} columns of Y, got {len(set(given))} names")
+    column = {name: j for j, name in enumerate(names)}
+    for name in given:
+        column.setdefault(name, len(column))
+    return np.array([column[name] for name in given], int), list(column)
+
+
+def _read_large(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
+    """Read a sparse 0/1 matrix that would be too large as an array."""
+    rows = sp.csr_matrix(Y, copy=True)
+    rows.sum_duplicates()
+    if not np.isin(rows.data, (0, 1)).all():
+        raise ValueError(f"Y must hold 0 and 1 only, got {_first_other(rows.data)}")
+    columns, new = _place_columns(rows.shape[1], classes, names)
+    rows.eliminate_zeros()
+    data = np.ones(len(rows.indices), np.uint8)
+    shape = rows.shape[0], len(new)
+    placed: Any = sp.csr_matrix((data, columns[rows.indices], rows.indptr), shape)
+    placed.sort_indices()
+    dtype = Y.dtype if Y.dtype.kind in "biu" else np.dtype(np.uint8)
+    return Batch(Labels(placed, None), new, len(new), False, dtype)
+
+
 def read_indicator(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
     """Read a 0/1 matrix, array or frame against the vocabulary ``names``."""
     if classes is None and hasattr(Y, "columns"):
@@ -176,24 +261,8 @@ def read_indicator(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
         raise ValueError(f"Y must hold 0, 1 or NaN, got {values.ravel()[:1].tolist()[0]!r}")
     if not np.isin(values, (0, 1)).all():
         raise ValueError(f"Y must hold 0 and 1 only, got {_first_other(values)}")
-    width, old = values.shape[1], len(names)
-    if classes is None:
-        numbered = names == list(range(old))
-        if width != old and not (numbered and width > old):
-            hint = "" if numbered else "; name the columns with classes="
-            raise ValueError(f"Y must have {old} columns, got {width}{hint}")
-        columns = np.arange(width)
-        new: list[Hashable] = [*range(width)] if numbered else names
-    else:
-        given = [plain(name) for name in classes]
-        if len(given) != width or len(set(given)) != width:
-            raise ValueError(
-                f"classes must name the {width} columns of Y, got {len(set(given))} names"
-            )
-        column = {name: j for j, name in enumerate(names)}
-        for name in given:
-            column.setdefault(name, len(column))
-        columns, new = np.array([column[name] for name in given], int), list(column)
+    width = values.shape[1]
+    columns, new = _place_columns(width, classes, names)
     if len(new) == width and (columns == np.arange(width)).all():
         labels = Labels(np.ascontiguousarray(values, np.uint8), known)
         return Batch(labels, new, len(new), False, dtype)
@@ -212,6 +281,8 @@ def read_labels(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     if is_label_sets(Y):
         return _read_sets(Y, classes, names)
+    if sp.issparse(Y) and Y.shape[0] * max(Y.shape[1], len(names)) > MOST_CELLS:
+        return _read_large(Y, classes, names)
     if not sp.issparse(Y) and not isinstance(Y, np.ma.MaskedArray):
         try:
             array = np.asarray(Y)

@@ -57,6 +57,7 @@ TILE, WIDE_TILE = (128, 2048), (512, 2048)
 SHARED_WORK = 5e8  # multiplications from which a search is worth a second thread
 
 ENCODED = 4096  # rows whose codes are made at a time
+UNPACKED = 1 << 24  # labels of rows that are unpacked at a time
 
 # Numbers whose squares stay in single precision.
 _SQUARES = {"least": -LARGEST_VALUE, "most": LARGEST_VALUE}
@@ -672,19 +673,15 @@ class LocalStore:
 
     def map_labels(self, columns: Sequence[Sequence[int]]) -> None:
         """Make each label anew as the union of old ones, given by their columns."""
-        Y, known = self.labels()
-        # A union is known where one of its parts is known to be there, or all are known.
-        sure = np.ones(Y.shape, np.bool_) if known is None else known
-        unions = [Y[:, c].any(axis=1) for c in columns]
-        kept = [u | sure[:, c].all(axis=1) for u, c in zip(unions, columns, strict=True)]
-        new = Labels(
-            np.stack(unions, axis=1).astype(np.uint8) if columns else Y[:, :0],
-            None if known is None else np.stack(kept, axis=1) if columns else known[:, :0],
-        )
+        size = max(1, UNPACKED // max(self.n_labels, 1))
+        parts = [
+            _united(self.labels(slice(i, i + size)), columns)
+            for i in range(0, max(len(self), 1), size)
+        ]
         self.n_labels = len(columns)
-        self._labels.replace(np.packbits(new.Y, axis=1))
+        self._labels.replace(np.concatenate([np.packbits(new.Y, axis=1) for new in parts]))
         if self._known is not None:
-            self._known.replace(_packed_known(new))
+            self._known.replace(np.concatenate([_packed_known(new) for new in parts]))
 
     def encode(self, encode: Callable[[Rows], Singles]) -> None:
         """Give every stored example the code that ``encode(rows)`` makes."""
@@ -910,6 +907,19 @@ class LocalStore:
             made._codes = DenseRows(codes.shape[1])
             made._codes.append(codes)
         return made
+
+
+def _united(labels: Labels, columns: Sequence[Sequence[int]]) -> Labels:
+    """Return each label anew as the union of old ones, given by their columns."""
+    Y, known = labels
+    # A union is known where one of its parts is known to be there, or all are known.
+    sure = np.ones(Y.shape, np.bool_) if known is None else known
+    unions = [Y[:, c].any(axis=1) for c in columns]
+    kept = [u | sure[:, c].all(axis=1) for u, c in zip(unions, columns, strict=True)]
+    return Labels(
+        np.stack(unions, axis=1).astype(np.uint8) if columns else Y[:, :0],
+        None if known is None else np.stack(kept, axis=1) if columns else known[:, :0],
+    )
 
 
 def _filled(n: int, width: int | None, dtype: Any, value: Any) -> _Sliding:

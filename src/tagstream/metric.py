@@ -26,7 +26,7 @@ the paper's errata, which the comments below cite as E1 to E6.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +124,7 @@ def cubic_step(a: float, b: float, c: float, least: float, most: float) -> float
 
 
 @compiled
-def _rest(z_i: float, y_i: int, y_nn_i: int, share: float) -> float:
+def _rest(z_i: float, y_i: float, y_nn_i: float, share: float) -> float:
     """Return an entry of u − (eᵀu/eᵀe) e, the part of u that is orthogonal to e = y_t − y."""
     return (z_i - y_nn_i) - share * (np.float64(y_i) - np.float64(y_nn_i))
 
@@ -132,8 +132,8 @@ def _rest(z_i: float, y_i: int, y_nn_i: int, share: float) -> float:
 @compiled
 def one_round(
     z: Vector,
-    y: npt.NDArray[np.uint8],
-    y_nn: npt.NDArray[np.uint8],
+    y: npt.NDArray[Any],
+    y_nn: npt.NDArray[Any],
     known: npt.NDArray[np.bool_],
     V: Vector,
     step: int,
@@ -145,9 +145,10 @@ def one_round(
     """Play one round in place; return loss, step and whether it was degenerate.
 
     ``known`` is of length 0, or says which labels are known of both items: the others are left
-    out of u, w and Δ, so that they pull nothing.  ``work`` is (4, d) of scratch space.
+    out of u, w and Δ, so that they pull nothing.  ``work`` is (4, d) of scratch space.  z, y and
+    y_nn may also be coordinates in a reduced label space, real numbers, with Δ = ‖y_t − y‖².
 
-    Coordinates: e = u − w = y_t − y has entries 0 and ±1 and length D = √Δ; with ê = e/D and f
+    Axes: e = u − w = y_t − y, of labels 0 and ±1, has length D = √Δ; with ê = e/D and f
     the direction of the rest of u, u = sê + tf and w = (s − D)ê + tf, so that A, in the basis
     (ê, f), is [[D(2s − D), Dt], [Dt, 0]].
     """
@@ -156,8 +157,9 @@ def one_round(
     delta = along = 0.0  # Δ = eᵀe and eᵀu
     for i in range(q):
         if y[i] != y_nn[i] and not (masked and not known[i]):
-            delta += 1.0
-            along += (z[i] - y_nn[i]) * (np.float64(y[i]) - np.float64(y_nn[i]))
+            gap = np.float64(y[i]) - np.float64(y_nn[i])
+            delta += gap * gap
+            along += (z[i] - y_nn[i]) * gap
     if delta == 0.0:
         return 0.0, 0.0, True
     D = np.sqrt(delta)
@@ -263,8 +265,8 @@ def one_round(
 @compiled
 def run_rounds(
     Z: Vector,
-    Y: npt.NDArray[np.uint8],
-    Y_nn: npt.NDArray[np.uint8],
+    Y: npt.NDArray[Any],
+    Y_nn: npt.NDArray[Any],
     known: npt.NDArray[np.bool_],
     lonely: npt.NDArray[np.bool_],
     V: Vector,

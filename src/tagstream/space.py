@@ -6,7 +6,7 @@ it, which is renewed when P is, so that learning an example costs no new codes f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from tagstream.projection import leading_directions
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ConvexSpace", "Space"]
+__all__ = ["ConvexSpace", "Coordinates", "Space"]
 
 Matrix = npt.NDArray[np.float64]
 
@@ -41,6 +41,13 @@ LARGEST_ENTRY = 1e100  # of V, so that squares of distances stay finite
 WIDEST = 4096  # dimensions that a parameter may ask for beyond the number of labels
 
 
+class Coordinates(NamedTuple):
+    """Labels of items in a reduced space, (n, r), in the place of :class:`Labels`."""
+
+    Y: Matrix
+    known: None = None
+
+
 class Space:
     """V, and the copy of it with which items are encoded.
 
@@ -50,7 +57,7 @@ class Space:
     Parameters
     ----------
     n_components : int, optional
-        Dimension d.  By default the number of labels, but at most 512.
+        Dimension d.  By default the number of labels, or of their coordinates, but at most 512.
 
     Attributes
     ----------
@@ -131,11 +138,26 @@ class Space:
             self.V = turned + (self.V - self.basis) @ (self.basis.T @ turned)
             self.basis = turned
 
+    def change(self, C: Matrix) -> None:
+        """Have other coordinates of labels from now on: C (r, q) times the present ones.
+
+        C is a product of matrices with orthonormal columns.  In the new coordinates V starts as
+        E, the first columns of the identity; what V has learnt is its difference from the old
+        directions B, and is carried over as C(V − B)BᵀCᵀE.
+        """
+        start = self._new_start(len(C))
+        self.V = start + C @ (self.V - self.basis) @ (self.basis.T @ (C.T @ start))
+        self.basis = start
+        self.codec, self.encodes = np.zeros((0, 0)), False  # until it is renewed
+
+    def _new_start(self, r: int) -> Matrix:
+        return np.eye(r, min(FULL_RANK if self.n_components is None else self.n_components, r))
+
     def play(
         self,
         Z: Matrix,
-        mine: Labels,
-        theirs: Labels,
+        mine: Labels | Coordinates,
+        theirs: Labels | Coordinates,
         alone: npt.NDArray[np.bool_],
         *,
         step_max: float,
@@ -143,7 +165,10 @@ class Space:
         linear: bool = False,
         step_min: float = 0.0,
     ) -> None:
-        """Play the rounds of items Z (n, q) against their neighbours; ``alone`` have none."""
+        """Play the rounds of items Z (n, q) against their neighbours; ``alone`` have none.
+
+        Z may hold coordinates (n, r), and labels be given by theirs.
+        """
         losses, steps = np.empty(len(Z)), np.empty(len(Z))
         degenerate = np.empty(len(Z), np.bool_)
         metric.run_rounds(
@@ -270,11 +295,23 @@ class ConvexSpace(Space):
             # An eigenvalue of Q below 1 moves towards 1; rounding may cost some digits.
             self.tally[convex.LEAST] = min(self.tally[convex.LEAST], 1.0) - 1e-12 * d
 
+    def change(self, C: Matrix) -> None:
+        """Have other coordinates of labels from now on, see :meth:`Space.change`.
+
+        With K = EᵀCB, Q becomes I + K(Q − I)Kᵀ, as when a narrow metric is turned.
+        """
+        K = self._new_start(len(C)).T @ C @ self.basis
+        Q = K @ (self.Q - np.eye(self.d)) @ K.T
+        self.Q = np.eye(len(Q)) + (Q + Q.T) / 2
+        # C is made of numbers of single precision: its length is 1 to some digits less.
+        self.tally[convex.LEAST] = min(self.tally[convex.LEAST], 1.0) - 1e-6
+        super().change(C)
+
     def play(
         self,
         Z: Matrix,
-        mine: Labels,
-        theirs: Labels,
+        mine: Labels | Coordinates,
+        theirs: Labels | Coordinates,
         alone: npt.NDArray[np.bool_],
         *,
         step_max: float,
@@ -330,7 +367,7 @@ class ConvexSpace(Space):
             raise ValueError("Q must have the eigenvalues that its tally promises, got less")
 
 
-def _both_known(mine: Labels, theirs: Labels) -> npt.NDArray[np.bool_]:
+def _both_known(mine: Labels | Coordinates, theirs: Labels | Coordinates) -> npt.NDArray[np.bool_]:
     """Return which labels are known of both items, (n, q); (0, 0) when all are."""
     if mine.known is None and theirs.known is None:
         return np.empty((0, 0), np.bool_)

@@ -15,6 +15,7 @@ from tagstream.belief import PARTS, Belief, Items, Reasons
 from tagstream.checks import Rows, check_choice, check_number, cut_rows
 from tagstream.decision import check_rule, decide
 from tagstream.examples import count_labels
+from tagstream.fastmap import Basis
 from tagstream.labels import Labels, as_array, read_labels
 from tagstream.memory import LocalStore, Store
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCK", "Explanation", "Located", "Neighbor", "NeighborClassifier"]
 
-BLOCK = 4096  # examples that are embedded and looked up at a time
+BLOCK = 4096  # examples that are embedded and looked up at a time,
+CELLS = 1 << 22  # or fewer where there are many labels
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,13 @@ class NeighborClassifier(StreamClassifier):
         votes = (max(1, (3 * k + 5) // 10), k, 3 * k)
         return Belief(self.n_features_in_, sparse=self._sparse, votes=votes, lag=self.lag)
 
-    def _load_belief(self, state: Any, *, wide: bool, width: int = 0) -> None:
+    def _load_belief(
+        self, state: Any, *, wide: bool, width: int = 0, basis: Basis | None = None
+    ) -> None:
         """Take over the head that a file holds.
 
         ``wide``: the regression takes sparse rows; ``width``: so many features, 0 before there is
-        one.
+        one; ``basis``: that of reduced labels.
         """
         self._belief = self._new_belief()
         if (self._belief is None) != (state is None):
@@ -144,7 +148,7 @@ class NeighborClassifier(StreamClassifier):
         if self._belief is not None:
             self._belief.load(
                 state, len(self.classes_), self._store,
-                wide=wide, width=width, n_seen=self.n_seen_,
+                wide=wide, width=width, n_seen=self.n_seen_, basis=basis,
             )  # fmt: skip
 
     def _load_store(self, state: Any) -> Store:
@@ -172,11 +176,16 @@ class NeighborClassifier(StreamClassifier):
         rows = X.astype(np.float32, copy=False)
         if not len(self._store):
             return np.zeros((rows.shape[0], len(self.classes_)))
+        size = self._block()
         parts = [
-            self._scored(self._locate(cut_rows(rows, first, first + BLOCK), self._n_asked()))
-            for first in range(0, max(rows.shape[0], 1), BLOCK)
+            self._scored(self._locate(cut_rows(rows, first, first + size), self._n_asked()))
+            for first in range(0, max(rows.shape[0], 1), size)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _block(self) -> int:
+        """Return how many examples are looked at together."""
+        return min(BLOCK, 1 + CELLS // max(len(self.classes_), 1))
 
     def _scored(self, located: Located) -> npt.NDArray[np.float64]:
         """Return the scores of located items."""
@@ -208,7 +217,7 @@ class NeighborClassifier(StreamClassifier):
         n, seen, done = rows.shape[0], self.n_seen_, 0
         while done < n:
             stop = self._next_stop(seen)
-            size = min(n - done, stop - seen, self._store.block_size(BLOCK))
+            size = min(n - done, stop - seen, self._store.block_size(self._block()))
             if size == n:
                 self._learn_block(rows, labels, ids, seen)
             else:

@@ -47,7 +47,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     Parameters
     ----------
     n_components : int, optional
-        Dimension d of the metric space.  By default the number of labels q, but at most 512.
+        Dimension d of the metric space.  By default the number of labels q, up to 512 of them; of
+        more labels, the 256 directions in which they vary most, and at most these.
     n_neighbors : int
         How many stored items vote.
     step : {"exact", "convex"}
@@ -163,7 +164,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             items = Items(rows, None, None, inputs_of(None))
             store.append(rows, labels, ids)
         else:
-            made = self._embedding(rows)
+            made = self._embedding(rows, store.n_labels)
             positions = np.arange(len(store), len(store) + rows.shape[0])
             store.append(rows, labels, ids, made.codes)
             lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
@@ -172,7 +173,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
                 found = store.search_codes(made.codes, k, lo, positions)[1]
             nearest = found[:, 0]
             theirs = store.labels(np.maximum(nearest, 0))
-            self._embedding.space.play(made.Z, labels, theirs, nearest < 0, step_max=self.step_max)
+            self._embedding.play(made, labels, theirs, nearest < 0, step_max=self.step_max)
             if belief is not None and self.lag:
                 ends = np.maximum(positions - self.lag, lo)
                 found = store.search_codes(made.codes, k, lo, ends)[1]
@@ -190,7 +191,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             n_neighbors=self.n_neighbors, rule=rule,
         )  # fmt: skip
         if self._belief is not None and spread is not None and embedding.choice is not None:
-            self._belief.refit(spread, embedding.choice.ridge, self._store)
+            self._belief.refit(spread, embedding.choice.ridge, self._store, embedding.basis)
 
     # ------------------------------------------------------------------ corrections
     def refit(self) -> Self:
@@ -203,6 +204,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
         super()._change_labels(columns, names)
         self._embedding.keep([c[0] for c in columns], self._store)
+        if self._belief is not None:
+            self._belief.fast.rebase(self._embedding.basis)
         if self._embedding.projection is not None:
             self._stop(self.n_seen_)
 
@@ -211,7 +214,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         if self._embedding.projection is None:
             squares, found = self._store.search_rows(rows, k)
             return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
-        made = self._embedding(rows)
+        made = self._embedding(rows, self._store.n_labels)
         squares, found = self._store.search_codes(made.codes, k)
         items = Items(rows, found, made.Z, made.inputs)
         return Located(items, np.sqrt(squares) * self._embedding.space.scale)
@@ -232,7 +235,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             space = self._embedding.space
             if self._embedding.projection is None:
                 return np.zeros((rows.shape[0], space.d), np.float32)
-            return self._embedding(rows).codes * np.float32(space.scale)
+            return self._embedding(rows, self._store.n_labels).codes * np.float32(space.scale)
 
     # ------------------------------------------------------------------ state
     def _freeze(self, twin: OML) -> None:
@@ -244,6 +247,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         return {"store": self._store.dump(), "belief": belief, **self._embedding.dump()}
 
     def _load(self, state: dict[str, Any]) -> None:
+        state = {"reduction": None, **state}  # which files had not, before there was one
         expect_keys("OML", state, "store", "belief", *STATE)
         self._store = self._load_store(state["store"])
         self._embedding = Embedding.load(
@@ -252,12 +256,14 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         )  # fmt: skip
         made = self._embedding.projection
         wide = self._sparse and (made is None or made.lift is None)
-        self._load_belief(state["belief"], wide=wide, width=0 if made is None else made.n_inputs)
+        self._load_belief(
+            state["belief"], wide=wide, width=0 if made is None else made.n_inputs,
+            basis=self._embedding.basis,
+        )  # fmt: skip
         if self._embedding.next_fit <= self.n_seen_:
             raise ValueError(f"next_fit must lie after {self.n_seen_} examples")
 
     # ------------------------------------------------------------------ attributes
-    V_ = _of_space("V", "The metric, (q, d).")
     n_updates_ = _of_space("n_updates", "Rounds in which V moved.")
     n_degenerate_ = _of_space("n_degenerate", "Rounds in which V could not move; see the class.")
     cumulative_loss_ = _of_space("cumulative_loss", "Sum of the losses of all rounds.")
@@ -265,10 +271,14 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     step_ = _of_space("step", "Step of the last round.")
 
     @property
+    def V_(self) -> npt.NDArray[np.float64]:
+        """The metric, (q, d)."""
+        return self._embedding.V(len(self.classes_))
+
+    @property
     def P_(self) -> npt.NDArray[np.floating[Any]]:
         """The projection, (p, q), or (D, q) behind a lift; zero before its first fit."""
-        made = self._embedding.projection
-        return np.zeros((self.n_features_in_, len(self.classes_))) if made is None else made.dense
+        return self._embedding.P(self.n_features_in_, len(self.classes_))
 
     @property
     def squared_loss_(self) -> float:

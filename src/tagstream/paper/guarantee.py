@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tagstream import convex
 from tagstream.labels import Labels
 from tagstream.models import OML
-from tagstream.space import ConvexSpace
+from tagstream.space import ConvexSpace, Coordinates
 
 __all__ = ["RecordedOML", "guarantee"]
 
@@ -31,8 +31,8 @@ class _RecordedSpace(ConvexSpace):
     def play(
         self,
         Z: npt.NDArray[np.float64],
-        mine: Labels,
-        theirs: Labels,
+        mine: Labels | Coordinates,
+        theirs: Labels | Coordinates,
         alone: npt.NDArray[np.bool_],
         **how: Any,
     ) -> None:

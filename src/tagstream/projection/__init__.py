@@ -5,11 +5,13 @@
 φ(x) is x, scaled or not, or a lift of it (:mod:`~tagstream.projection.features`); which of these,
 and how strong the ridge is, is chosen by looking at how well stored examples are predicted by the
 others (:mod:`~tagstream.projection.choice`); P and c are then fitted on all of them
-(:mod:`~tagstream.projection.ridge`).
+(:mod:`~tagstream.projection.ridge`).  Of very many labels it maps into the few directions in which
+they vary most (:mod:`~tagstream.projection.reduction`).
 """
 
 from tagstream.projection.choice import SAMPLE, choose
 from tagstream.projection.features import LIFT_SIZE, LIFTS, SCALES, Choice, Lift
+from tagstream.projection.reduction import MANY, Reduction
 from tagstream.projection.ridge import (
     Projection,
     first_block,
@@ -20,11 +22,13 @@ from tagstream.projection.ridge import (
 __all__ = [
     "LIFTS",
     "LIFT_SIZE",
+    "MANY",
     "SAMPLE",
     "SCALES",
     "Choice",
     "Lift",
     "Projection",
+    "Reduction",
     "choose",
     "first_block",
     "fit",

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from tagstream.decision import decide
 from tagstream.examples import Examples
+from tagstream.kernels import PRIOR
 from tagstream.labels import Labels
 from tagstream.projection.features import (
     Choice,
@@ -30,6 +31,7 @@ from tagstream.projection.features import (
     make_features,
     squared_distances,
 )
+from tagstream.projection.reduction import Reduction
 from tagstream.projection.ridge import Design
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
@@ -52,6 +54,7 @@ def choose(
     lift_size: int,
     seed: int,
     sample: int = SAMPLE,
+    reduction: Reduction | None = None,
 ) -> Choice:
     """Choose scaling and lift on at most ``sample`` evenly spaced examples, and the ridge.
 
@@ -59,11 +62,11 @@ def choose(
     left-out votes have the highest micro-F1, since what is regressed is not what is wanted in
     the end; and its ridge is then changed if that makes the votes better still.  With every
     doubling beyond the sample a lift takes more time, and luck has had another try: it has to be
-    the better by so much more.
+    the better by so much more.  With a ``reduction`` all is regressed in its coordinates.
     """
     few = examples.sample(sample)
     few_labels = few.every()[1]
-    T = targets(few_labels)
+    T = targets(few_labels, reduction)
     strength = None if ridge == "auto" else float(ridge)
 
     def judge(smoother: Smoother, rho: float) -> Votes:
@@ -75,7 +78,7 @@ def choose(
         half = slice(None, None, 2)
         known = None if few_labels.known is None else few_labels.known[half]
         some = Labels(few_labels.Y[half], known)
-        rough = Smoother(centre(K[half, half]), targets(some))
+        rough = Smoother(centre(K[half, half]), targets(some, reduction))
         rho = rough.ridge if strength is None else strength
         return Votes.of(rough.left_out_distances(rho), some, n_neighbors, rule).rank
 
@@ -105,7 +108,8 @@ def choose(
         if changed.rank < votes.rank:
             votes, factor = changed, other
     if len(examples) > sample:
-        choice = replace(choice, ridge=_ridge_of_all(examples, choice, lift_size, seed))
+        ridge = _ridge_of_all(examples, choice, lift_size, seed, reduction)
+        choice = replace(choice, ridge=ridge)
     return replace(choice, ridge=factor * choice.ridge)
 
 
@@ -140,8 +144,11 @@ def _inner(few: Examples, candidate: Choice, lift_size: int, seed: int) -> Matri
     return np.asarray(K.toarray() if sp.issparse(K) else K)
 
 
-def targets(labels: Labels) -> Matrix:
-    """Return the labels minus their mean, unknown entries as 0."""
+def targets(labels: Labels, reduction: Reduction | None = None) -> Matrix:
+    """Return the labels, or their coordinates, minus their mean, unknown entries as 0."""
+    if reduction is not None:
+        T = reduction.targets(labels)
+        return np.asarray(T - T.mean(axis=0))
     Y = labels.Y.astype(np.float64)
     if labels.known is None:
         return np.asarray(Y - Y.mean(axis=0))
@@ -205,14 +212,25 @@ class Votes:
         """Let the nearest neighbours of each example vote."""
         k = min(n_neighbors, len(distances) - 1)
         near = np.argpartition(distances, k - 1, axis=1)[:, :k]
-        Y = labels.Y.astype(np.int64)
-        votes = Y[near].sum(axis=1)
-        gaps, chosen = votes - k * Y, decide(votes / max(k, 1), rule)  # one has nobody to ask
-        if labels.known is not None:
-            gaps, chosen, Y = gaps * labels.known, chosen & labels.known, Y * labels.known
-        right, both = 2 * (chosen & (Y > 0)).sum(axis=1), chosen.sum(axis=1) + Y.sum(axis=1)
+        Y, known = labels
+        if rule > PRIOR:  # what nobody has gets no vote: of many labels most are so
+            some = Y.any(axis=0)
+            Y, known = Y[:, some], None if known is None else known[:, some]
+        votes = np.zeros(Y.shape, np.uint16)
+        for one in near.T:
+            votes += Y[one]
+        if known is not None:
+            votes, Y = votes * known, Y * known
+        chosen = decide(np.arange(k + 1) / max(k, 1), rule)[votes]  # one has nobody to ask
+        if known is not None:
+            chosen &= known
+        both = np.count_nonzero(chosen, axis=1) + np.count_nonzero(Y, axis=1)
+        right = 2 * np.count_nonzero(chosen & (Y > 0), axis=1)
+        # How often v votes met a label that is there, and one that is not: 2(k + 1) counts.
+        met = np.bincount((votes + (k + 1) * Y.astype(np.uint16)).ravel(), minlength=2 * k + 2)
+        gaps = np.concatenate([np.arange(k + 1), np.arange(k + 1) - k])
         f1 = float(right.sum() / max(both.sum(), 1))
-        return cls(f1, int((gaps**2).sum()), (right - f1 * both) / max(both.sum(), 1))
+        return cls(f1, int(met @ gaps**2), (right - f1 * both) / max(both.sum(), 1))
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -245,11 +263,17 @@ def _validated_ridge(values: Matrix, energy: Matrix, rest: float, n: int) -> flo
     return float(ridges[np.argmin(errors)]) if np.isfinite(errors).any() else float(ridges[-1])
 
 
-def _ridge_of_all(examples: Examples, choice: Choice, lift_size: int, seed: int) -> float:
+def _ridge_of_all(
+    examples: Examples,
+    choice: Choice,
+    lift_size: int,
+    seed: int,
+    reduction: Reduction | None,
+) -> float:
     """Return the ridge of least validation error on the very features that P is fitted on."""
     if min(examples.shape) > RIDGE_SAMPLE:
         examples = examples.sample(RIDGE_SAMPLE)
-    X = Design(examples, make_features(examples, choice, lift_size, seed))
+    X = Design(examples, make_features(examples, choice, lift_size, seed), reduction)
     right = None
     if X.primal:
         inner, right = X.equations()[:2]

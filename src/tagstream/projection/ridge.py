@@ -32,6 +32,7 @@ from tagstream.projection.features import (
     make_features,
     unit_rows,
 )
+from tagstream.projection.reduction import Reduction
 
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
@@ -160,6 +161,11 @@ class Projection:
         """Return the same map with some of the labels only."""
         return replace(self, P=np.ascontiguousarray(self.P[:, columns]), c=self.c[columns])
 
+    def turned(self, C: Matrix) -> Projection:
+        """Return the map into other coordinates of labels, C (r, q) times these."""
+        P = np.ascontiguousarray(self.P @ C.T, self.P.dtype)
+        return replace(self, P=P, c=C @ self.c)
+
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
         more = q - len(self.c)
@@ -220,24 +226,32 @@ class Design:
 
     Sums run over leaves of examples in double precision, so X may be sparse, and the features of a
     lift are made leaf by leaf and never take more room than one.  With a kernel, X̃L⁻ᵀ takes the
-    place of X̃ everywhere (:class:`~tagstream.projection.features.Features`).
+    place of X̃ everywhere (:class:`~tagstream.projection.features.Features`).  Targets are labels
+    minus their mean, or what a reduction makes of them.
     """
 
-    def __init__(self, examples: Examples, features: Features) -> None:
+    def __init__(
+        self, examples: Examples, features: Features, reduction: Reduction | None = None
+    ) -> None:
         self.features = features
         self.n, self.p = len(examples), features.n_features
         self.primal = self.p <= self.n
         self.examples = examples
-        count = examples.sum(count_labels)
-        self.n_known = np.maximum(count[1], 1)
-        self.mean = count[0] / self.n_known  # of the labels
-        self.masked = bool(count[2][0])
+        if reduction is None:
+            count = examples.sum(count_labels)
+            self.n_known = np.maximum(count[1], 1)
+            self.mean = count[0] / self.n_known  # of the labels
+            self.masked = bool(count[2][0])
+            self.targets: Targets = partial(_targets, self.mean)
+        else:  # what is not known counts as the mean, so that all directions share one matrix
+            self.mean, self.masked = np.zeros(reduction.r), False
+            self.targets = reduction.targets
         # Wide sparse rows, and labels that are not all known, are passed over many times.
         self._X = examples.map(features, keep=self.masked or features.columns is not None)
 
     @property
     def q(self) -> int:
-        """Number of labels."""
+        """Number of targets."""
         return len(self.mean)
 
     @cached_property
@@ -245,10 +259,6 @@ class Design:
         """Mean of the features."""
 
         return self._X.sum(_total)[0] / self.n
-
-    def targets(self, labels: Labels) -> Matrix:
-        """Return labels minus their mean, unknown entries as 0."""
-        return _targets(self.mean, labels)
 
     def gram(self) -> tuple[Matrix, float]:
         """Return X̃X̃ᵀ, and about how far below zero rounding leaves its eigenvalues."""
@@ -260,7 +270,7 @@ class Design:
     def equations(self) -> Equations:
         """Return X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass."""
 
-        inner, right, total, targets = self._X.sum(partial(_equations, self.mean))
+        inner, right, total, targets = self._X.sum(partial(_equations, self.targets))
         mid, kernel = total / self.n, self.features.kernel
         rounding = float(np.trace(inner)) * (1e-12 if kernel is None else 1e-15 / JITTER)
         inner -= self.n * np.outer(mid, mid)
@@ -283,7 +293,7 @@ class Design:
     def masked_right(self) -> Matrix:
         """Return X̃ᵀT and below it the sums of T, (p + 1, q)."""
 
-        out, total = self._X.sum(partial(_masked_right, self.mean))
+        out, total = self._X.sum(partial(_masked_right, self.targets))
         return np.vstack([self.features.turned(out - np.outer(self.mid, total)), total])
 
     def masked_normal(self, V: Matrix, ridge: float) -> Matrix:
@@ -296,7 +306,7 @@ class Design:
 
     def single_right(self) -> Any:
         """Return XᵀT in single precision; columns of T sum to zero, so this is X̃ᵀT."""
-        return self._X.sum(partial(_single_right, self.mean))[0]
+        return self._X.sum(partial(_single_right, self.targets))[0]
 
     def single_normal(self, P: Any, ridge: float) -> Any:
         """Return (X̃ᵀX̃ + ρI)P in single precision."""
@@ -311,10 +321,12 @@ class Design:
 
     def target_squares(self) -> float:
         """Return ‖T‖²."""
-        return float(self.examples.sum(partial(_target_squares, self.mean))[0].sum())
+        return float(self.examples.sum(partial(_target_squares, self.targets))[0].sum())
 
 
 # What is summed over leaves: plain functions, which can be sent to where the examples are.
+
+Targets = Callable[[Labels], Matrix]
 
 
 def _targets(mean: Matrix, labels: Labels) -> Matrix:
@@ -332,16 +344,16 @@ def _squares(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
     return (np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel(),)
 
 
-def _equations(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
-    X, T = X.astype(np.float64), _targets(mean, labels)
+def _equations(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    X, T = X.astype(np.float64), targets(labels)
     square = X.T @ X
     square = square.toarray() if sp.issparse(square) else square
     total = np.asarray(X.sum(axis=0)).ravel()
     return square, np.asarray(X.T @ T), total, T.sum(axis=0)
 
 
-def _target_squares(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
-    return (np.array([(_targets(mean, labels) ** 2).sum()]),)
+def _target_squares(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    return (np.array([(targets(labels) ** 2).sum()]),)
 
 
 def _transposed(X: Any, labels: Labels, R: Matrix) -> tuple[Matrix, ...]:
@@ -352,8 +364,8 @@ def _times(P: Matrix, X: Any) -> Matrix:
     return np.asarray(X.astype(np.float64) @ P)
 
 
-def _masked_right(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
-    T = _targets(mean, labels)
+def _masked_right(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    T = targets(labels)
     return (np.asarray(X.astype(np.float64).T @ T), T.sum(axis=0))
 
 
@@ -364,8 +376,8 @@ def _masked_normal(P: Matrix, shift: Matrix, X: Any, labels: Labels, _: None) ->
     return (np.asarray(X.T @ R), R.sum(axis=0))
 
 
-def _single_right(mean: Matrix, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
-    return (np.asarray(X.T @ _targets(mean, labels).astype(np.float32)),)
+def _single_right(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
+    return (np.asarray(X.T @ targets(labels).astype(np.float32)),)
 
 
 def _single_normal(P: Any, shift: Any, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
@@ -379,14 +391,16 @@ def fit(
     lift_size: int = LIFT_SIZE,
     seed: int = 0,
     start: Projection | None = None,
+    reduction: Reduction | None = None,
 ) -> tuple[Projection, Spread]:
     """Return the projection of all the given examples for what was chosen, and their spread.
 
     ``start`` is an earlier projection of the same kind, from which an iterative solution sets
-    out; the direct ones do not need it.
+    out; the direct ones do not need it.  With a ``reduction`` the projection is that into its
+    coordinates.
     """
     features = make_features(examples, choice, lift_size, seed)
-    design = Design(examples, features)
+    design = Design(examples, features, reduction)
     guess = None
     if features.columns is not None and start is not None and start.columns is not None:
         guess = start.rows_of(features.columns).astype(np.float64)
