@@ -144,6 +144,12 @@ class Embedding:
             self._last = bits, made
         return made
 
+    def transform(self, rows: Rows, q: int) -> npt.NDArray[np.float32]:
+        """Return the codes of rows as they are in the metric space; zero before the first fit."""
+        if self.projection is None:
+            return np.zeros((rows.shape[0], self.space.d), np.float32)
+        return self(rows, q).codes * np.float32(self.space.scale)
+
     def play(
         self,
         made: Embedded,

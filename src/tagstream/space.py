@@ -48,6 +48,9 @@ class Coordinates(NamedTuple):
     known: None = None
 
 
+NO_BOUND = 'there is a bound for step="convex" only'
+
+
 class Space:
     """V, and the copy of it with which items are encoded.
 
@@ -205,6 +208,15 @@ class Space:
         return bounded(out).astype(np.float32)
 
     @property
+    def squared_loss(self) -> float:
+        """Sum of the squared losses, where there is a bound for it."""
+        raise AttributeError(NO_BOUND)
+
+    def bound(self, step_max: float) -> float:
+        """Return what the sum of the squared losses can be at most."""
+        raise AttributeError(NO_BOUND)
+
+    @property
     def scale(self) -> float:
         """What distances of codes are to be multiplied by."""
         return float(2.0**self.exponent)
@@ -340,6 +352,11 @@ class ConvexSpace(Space):
         factor = convex.settle(self.Q, self.tally)
         self.V = self.basis @ factor if self.V.shape[0] > self.d else factor
         super().renew()
+
+    @property
+    def squared_loss(self) -> float:
+        """Sum of the squared losses of all rounds."""
+        return float(self.tally[convex.SQUARED])
 
     def bound(self, step_max: float) -> float:
         """Return the bound of Σ l_t² that holds against not learning at all, U = I."""

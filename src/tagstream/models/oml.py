@@ -19,7 +19,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream import convex, projection
+from tagstream import projection
 from tagstream.belief import Items
 from tagstream.checks import Rows, check_choice, check_number, expect_keys
 from tagstream.embedding import STATE, Embedding
@@ -232,10 +232,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         with self._lock:
             check_is_fitted(self)
             rows = self._check_query(X).astype(np.float32, copy=False)
-            space = self._embedding.space
-            if self._embedding.projection is None:
-                return np.zeros((rows.shape[0], space.d), np.float32)
-            return self._embedding(rows, self._store.n_labels).codes * np.float32(space.scale)
+            return self._embedding.transform(rows, self._store.n_labels)
 
     # ------------------------------------------------------------------ state
     def _freeze(self, twin: OML) -> None:
@@ -269,6 +266,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     cumulative_loss_ = _of_space("cumulative_loss", "Sum of the losses of all rounds.")
     loss_ = _of_space("loss", "Loss of the last round.")
     step_ = _of_space("step", "Step of the last round.")
+    squared_loss_ = _of_space("squared_loss", 'Sum of the squared losses; of step="convex" only.')
 
     @property
     def V_(self) -> npt.NDArray[np.float64]:
@@ -281,19 +279,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         return self._embedding.P(self.n_features_in_, len(self.classes_))
 
     @property
-    def squared_loss_(self) -> float:
-        """Sum of the squared losses of all rounds; of ``step="convex"`` only."""
-        return float(self._convex().tally[convex.SQUARED])
-
-    @property
     def bound_(self) -> float:
         """What ``squared_loss_`` can be at most, whatever the stream (``docs/math.md``)."""
-        return self._convex().bound(self.step_max)
-
-    def _convex(self) -> ConvexSpace:
-        if not isinstance(self._embedding.space, ConvexSpace):
-            raise AttributeError('there is a bound for step="convex" only')
-        return self._embedding.space
+        return self._embedding.space.bound(self.step_max)
 
     @property
     def nbytes_(self) -> int:

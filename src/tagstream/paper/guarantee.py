@@ -64,7 +64,8 @@ class RecordedOML(OML):
     @property
     def tally_(self) -> convex.Tally:
         """What is kept beside Q."""
-        return convex.Tally.of(self._convex().tally)
+        assert isinstance(self._embedding.space, ConvexSpace)
+        return convex.Tally.of(self._embedding.space.tally)
 
 
 def guarantee(X: Any, Y: npt.NDArray[np.uint8], model: OML) -> dict[str, Any]:
