@@ -33,7 +33,7 @@ STEP_MIN, STEP_MAX = 1e-5, 1e5  # the paper's m and M
 
 PARTS = (
     *("datasets", "holdout", "repeats", "splits", "prequential", "labels", "bound", "scaling"),
-    *("scenarios", "delays", "guarantee"),
+    *("scenarios", "delays", "guarantee", "text"),
 )
 # In the order of the paper's figures.
 PAPER_DATA = (
@@ -215,6 +215,13 @@ _DELAY_METHODS = (
     Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
 )
 
+_TEXT_METHODS = (
+    Method("oml", "Tagger", "OML"),
+    Method("oml-f1", "Tagger, for F1", "OML", (("decide", "f1"),)),
+    Method("oml-vote", "Tagger, votes alone", "OML", _VOTES_ALONE),
+    Method("tfidf-logistic", "TF-IDF + logistic regression", "TfidfLogistic", offline=True),
+)
+
 METHODS: dict[str, dict[str, Method]] = {
     "datasets": {},
     "holdout": {m.name: m for m in (*BASELINES, *ABLATION, *OFFLINE)},
@@ -227,6 +234,7 @@ METHODS: dict[str, dict[str, Method]] = {
     "scenarios": {m.name: m for m in _SCENARIO_METHODS},
     "delays": {m.name: m for m in _DELAY_METHODS},
     "guarantee": {"oml-convex": Method("oml-convex", "OML, convex", "OML", (("step", "convex"),))},
+    "text": {m.name: m for m in _TEXT_METHODS},
 }
 
 # One of the sizes grows, the others stay; d matters to OML alone, and needs many labels.
@@ -279,7 +287,7 @@ class Cell:
         if self.part == "scaling":
             sizes = dict(self.setting)
             return float(1 + 2e-6 * sizes["n"] * (sizes["p"] + sizes["q"]))
-        if self.part == "scenarios":
+        if self.part in ("scenarios", "text"):
             return 10.0
         info = data.DATASETS[self.dataset]
         if self.part in ("prequential", "delays"):
@@ -303,6 +311,7 @@ _PROTOCOLS: dict[str, Any] = {
     },
     "delays": {"order": "file"},
     "guarantee": {"order": "file"},
+    "text": {"folds": FOLDS, "seed": 0, "features": "Text 1", "stream": "file order"},
 }
 
 
@@ -349,6 +358,10 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
                 late = (("delay", delay), ("first", n))
                 cells += [Cell("delays", name, m, 0, late) for m in METHODS["delays"]]
     cells += [Cell("guarantee", name, "oml-convex") for name in PAPER_DATA]
+    for name, method in METHODS["text"].items():
+        cells += [Cell("text", TEXT, name, fold) for fold in range(FOLDS)]
+        if not method.offline:
+            cells.append(Cell("text", TEXT, name, 0, (("stream", True),)))
     return tuple(cell for cell in cells if _is_quick(cell)) if quick else tuple(cells)
 
 
