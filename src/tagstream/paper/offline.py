@@ -28,7 +28,6 @@ KINDS = ("logistic", "linear-svm", "rbf-svm", "forest")
 N_TREES = 100
 HELD_BACK = 0.2  # of the training part, to tune the threshold on
 INNER_FOLDS = 5  # of the training part, to choose what TfidfLogistic is made with
-STRENGTHS = (1.0, 3.0, 10.0, 30.0)  # of its classifiers, C: 1 is the default and far too small
 
 
 class Offline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -91,6 +90,11 @@ class TfidfLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     highest micro-F1 over five folds within what it is fitted to: each text is scored by
     classifiers, and by word weights, that did not see it.
 
+    Parameters
+    ----------
+    strengths : sequence of float
+        What C may be.  1, the usual one, is far too small for short texts.
+
     Attributes
     ----------
     threshold_ : float
@@ -106,20 +110,23 @@ class TfidfLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
            [0, 1]], dtype=uint8)
     """
 
+    def __init__(self, strengths: Sequence[float] = (1.0, 3.0, 10.0, 30.0, 100.0)) -> None:
+        self.strengths = strengths
+
     def fit(self, texts: Sequence[str], Y: npt.NDArray[Any]) -> TfidfLogistic:
         """Choose C and the threshold, then fit all tags to all texts."""
         texts, Y = list(texts), np.asarray(Y).astype(np.int64)
         fold_of = np.arange(len(texts)) % INNER_FOLDS
-        scores = {C: np.zeros(Y.shape) for C in STRENGTHS}
+        scores = {C: np.zeros(Y.shape) for C in self.strengths}
         for fold in range(INNER_FOLDS):
             rest, back = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
             words = _words().fit([texts[i] for i in rest])
             seen, unseen = (words.transform([texts[i] for i in some]) for some in (rest, back))
-            for C in STRENGTHS:
+            for C in self.strengths:
                 scores[C][back] = _PerLabel("logistic", seen, Y[rest], C).scores(unseen)
-        thresholds = {C: best_thresholds(Y, scores[C])["f1"] for C in STRENGTHS}
-        f1 = {C: _micro_f1(Y, scores[C] >= thresholds[C]) for C in STRENGTHS}
-        best = max(STRENGTHS, key=f1.__getitem__)
+        thresholds = {C: best_thresholds(Y, scores[C])["f1"] for C in self.strengths}
+        f1 = {C: _micro_f1(Y, scores[C] >= thresholds[C]) for C in self.strengths}
+        best = max(self.strengths, key=f1.__getitem__)
         self.threshold_ = thresholds[best]
         self.chosen_ = {"C": best, "threshold": self.threshold_, "micro_f1": f1[best]}
         self.words_ = _words().fit(texts)

@@ -358,10 +358,10 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
                 late = (("delay", delay), ("first", n))
                 cells += [Cell("delays", name, m, 0, late) for m in METHODS["delays"]]
     cells += [Cell("guarantee", name, "oml-convex") for name in PAPER_DATA]
-    for name, method in METHODS["text"].items():
-        cells += [Cell("text", TEXT, name, fold) for fold in range(FOLDS)]
-        if not method.offline:
-            cells.append(Cell("text", TEXT, name, 0, (("stream", True),)))
+    for one in METHODS["text"].values():
+        cells += [Cell("text", TEXT, one.name, fold) for fold in range(FOLDS)]
+        if not one.offline:
+            cells.append(Cell("text", TEXT, one.name, 0, (("stream", True),)))
     return tuple(cell for cell in cells if _is_quick(cell)) if quick else tuple(cells)
 
 

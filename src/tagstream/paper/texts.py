@@ -63,8 +63,8 @@ def holdout_of_text(
     fold_of = iterative_folds(Y, folds, (0, 0))
     train = np.random.default_rng((0, 0, fold)).permutation(np.flatnonzero(fold_of != fold))
     test = np.flatnonzero(fold_of == fold)
-    known = [records[i] for i in train]
-    asked = [{"text": records[i]["text"]} for i in test]
+    known = [records[int(i)] for i in train]
+    asked = [{"text": records[int(i)]["text"]} for i in test]
     start = perf_counter()
     chosen: dict[str, float] = {}
     if hasattr(learner, "labels_of"):
