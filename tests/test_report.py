@@ -304,16 +304,16 @@ def tagged(method, fold, hits, stream=False):
 
 
 def test_a_tagger_is_compared_with_tfidf_fold_by_fold():
-    ahead = [tagged("oml", 0, 4), tagged("oml", 1, 3), tagged("tfidf-logistic", 0, 2)]
-    ahead += [tagged("tfidf-logistic", 1, 3), tagged("oml", 0, 3, stream=True)]
+    ahead = [tagged("tagger", 0, 4), tagged("tagger", 1, 3), tagged("tfidf-logistic", 0, 2)]
+    ahead += [tagged("tfidf-logistic", 1, 3), tagged("tagger", 0, 3, stream=True)]
     made = paper.make_tables(made_of(*ahead))
     assert made["verdict_text"].startswith("**The tagger is ahead of TF-IDF")
     assert "micro-F1 .929 against .762, better in 1 of 2 folds" in made["verdict_text"]
     assert [row[0] for row in made["text"].rows] == ["hold-out", "hold-out", "stream"]
     assert made["text"].rows[0][2] == ".929 ± .101"
-    behind = made_of(tagged("oml", 0, 2), tagged("tfidf-logistic", 0, 3))
+    behind = made_of(tagged("tagger", 0, 2), tagged("tfidf-logistic", 0, 3))
     assert "is not ahead everywhere" in paper.make_tables(behind)["verdict_text"]
-    alone = paper.make_tables(made_of(tagged("oml", 0, 2)))
+    alone = paper.make_tables(made_of(tagged("tagger", 0, 2)))
     assert "needs the tagger and TF-IDF" in alone["verdict_text"]
 
 

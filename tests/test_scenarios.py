@@ -137,12 +137,13 @@ def test_without_the_text_the_part_is_left_out_with_a_word(tmp_path, monkeypatch
     [
         ("scenarios", "oml-vote", ()),
         ("scenarios", "oml-vote", (("tag", "tag1"),)),
-        ("text", "oml-vote", ()),
-        ("text", "oml-vote", (("stream", True),)),
+        ("text", "tagger-vote", ()),
+        ("text", "tagger-vote", (("stream", True),)),
     ],
 )
 def test_a_cell_gives_a_record_that_is_json(part, method, setting, stream, tmp_path, monkeypatch):
-    lines = "".join(json.dumps(record) + "\n" for record in stream)
+    some = stream[:150] if part == "text" else stream
+    lines = "".join(json.dumps(record) + "\n" for record in some)
     (tmp_path / "goemotions-dev.jsonl").write_text(lines)
     monkeypatch.setenv(scenarios.FOLDER, str(tmp_path))
     small = {"LEARNT_BEFORE_CORRECTIONS": 300, "CORRECTIONS": (2, 5), "N_OTHERS": 50}

@@ -216,9 +216,9 @@ _DELAY_METHODS = (
 )
 
 _TEXT_METHODS = (
-    Method("oml", "Tagger", "OML"),
-    Method("oml-f1", "Tagger, for F1", "OML", (("decide", "f1"),)),
-    Method("oml-vote", "Tagger, votes alone", "OML", _VOTES_ALONE),
+    Method("tagger", "Tagger", "OML"),
+    Method("tagger-f1", "Tagger, for F1", "OML", (("decide", "f1"),)),
+    Method("tagger-vote", "Tagger, votes alone", "OML", _VOTES_ALONE),
     Method("tfidf-logistic", "TF-IDF + logistic regression", "TfidfLogistic", offline=True),
 )
 

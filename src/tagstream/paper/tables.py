@@ -881,7 +881,7 @@ def _text_table(results: Results) -> Table:
 
 def _text_verdict(results: Results) -> str:
     found = texts_of(results)
-    ours, theirs = found.get(("oml", False)), found.get((TEXT_RIVAL, False))
+    ours, theirs = found.get(("tagger", False)), found.get((TEXT_RIVAL, False))
     if ours is None or theirs is None:
         return "The comparison needs the tagger and TF-IDF with logistic regression."
     said = []
