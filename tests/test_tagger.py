@@ -174,6 +174,26 @@ def test_a_text_of_which_nothing_was_met_falls_back_to_how_frequent_tags_are_and
     assert told.scores == pytest.approx(shares, abs=1e-6)
 
 
+def test_an_unknown_text_is_told_from_one_whose_features_share_columns_with_known_ones():
+    rng = np.random.default_rng(0)
+    letters = np.array([*"abcdefghijklm"])
+    words = ["".join(rng.choice(letters, 6)) for _ in range(1200)]
+
+    def text(n):
+        return " ".join(rng.choice(words, n))
+
+    tagger = Tagger(KNN())
+    tagger.learn([{"text": text(8), "y": ["a"]} for _ in range(800)])
+    assert 0.03 < tagger._seen.mean() < 0.2  # so many features of any text are there by chance
+    others = ["".join(rng.choice([*"ξυζωψχπλ"], 6)) for _ in range(300)]
+    strange = [{"text": " ".join(rng.choice(others, 8))} for _ in range(100)]
+    assert sum(said.known for said in tagger.suggest(strange)) <= 10
+    assert all(said.known for said in tagger.suggest([{"text": text(8)} for _ in range(100)]))
+    mixed = [{"text": f"{text(3)} {record['text']}"} for record in strange]
+    assert sum(said.known for said in tagger.suggest(mixed)) >= 95
+    assert tagger.suggest({"text": words[0]}).known
+
+
 # ---------------------------------------------------------------------- known ids
 
 

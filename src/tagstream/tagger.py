@@ -22,7 +22,16 @@ from tagstream import persist
 from tagstream.checks import DataError, Rows, check_number, check_rows, expect, expect_keys
 from tagstream.data.dataset import Batch
 from tagstream.data.records import as_batch
-from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, featurizer_for
+from tagstream.text import (
+    FEATURIZERS,
+    Columns,
+    Encoder,
+    Featurizer,
+    Hashing,
+    Named,
+    Text,
+    featurizer_for,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Learnt", "Suggestion", "Tagger", "TaggerView"]
 
 CHUNK = 256  # records that are learnt at a time, if they come one after another
+HASHED = (Text, Named, Hashing)  # featurizers of which two features may share a column
 LARGEST_TEXTS = 1 << 28  # characters of kept texts; beyond, the newest are not kept
 
 Record = Mapping[str, Any]
@@ -49,8 +59,8 @@ class Suggestion:
     scores : dict
         Tag to score, highest first, for all tags that have one above zero.
     known : bool
-        Whether anything in the record was met before.  If not, nothing is suggested and scores
-        are how frequent each tag is.
+        Whether anything in the record was met before, more than chance explains where features
+        are hashed.  If not, nothing is suggested and scores are how frequent each tag is.
     """
 
     tags: list[Any]
@@ -162,11 +172,20 @@ class _Reader:
         return check_rows(self.featurizer.rows(batch.items))
 
     def _knows(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Tell for each row whether it has a feature that was met before."""
+        """Tell for each row whether it has a feature that was met before.
+
+        Of hashed features a share f fall into a column that was met though they were not.  A row
+        of m features must have met more of them than mf, by two standard deviations; or all.
+        """
         if not sp.issparse(rows):
             return np.ones(rows.shape[0], np.bool_)
-        met = sp.csr_matrix((self._seen[rows.indices], rows.indices, rows.indptr), rows.shape)
-        known: npt.NDArray[np.bool_] = np.asarray(met.sum(axis=1)).ravel() > 0
+        met = np.concatenate(([0], np.cumsum(self._seen[rows.indices])))[rows.indptr]
+        n_met, m = np.diff(met), np.diff(rows.indptr)
+        by_chance = np.zeros(len(m))
+        if isinstance(self.featurizer, HASHED) and len(self._seen):
+            f = np.count_nonzero(self._seen) / len(self._seen)
+            by_chance = m * f + 2 * np.sqrt(m * f * (1 - f))
+        known: npt.NDArray[np.bool_] = (n_met > by_chance) | ((n_met == m) & (m > 0))
         return known
 
     def _priors(self) -> npt.NDArray[np.float64]:
