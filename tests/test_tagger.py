@@ -194,6 +194,19 @@ def test_an_unknown_text_is_told_from_one_whose_features_share_columns_with_know
     assert tagger.suggest({"text": words[0]}).known
 
 
+@pytest.mark.parametrize(
+    "tags", [("sea", "sun"), {"sun", "sea"}, frozenset(["sun", "sea"]), np.array(["sea", "sun"])]
+)
+def test_tags_may_come_as_programs_and_data_frames_have_them(tags):
+    tagger = Tagger(KNN())
+    assert tagger.learn({"text": "a bright beach", "y": tags}).new == 1
+    assert tagger.tags == ["sea", "sun"]
+    assert all(type(tag) is str for tag in tagger.tags)
+    assert tagger.learn({"text": "a beach", "y": float("nan")}).skipped == 1  # nothing is known
+    with pytest.raises(DataError, match="must be a list of strings, got 'sea'"):
+        tagger.learn({"text": "a beach", "y": "sea"})
+
+
 # ---------------------------------------------------------------------- known ids
 
 
