@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import tagstream as ts
-from tagstream.text import Encoder
 
 TOPICS = [{"swim", "sea", "beach", "ocean", "bathe"}, {"bread", "soup", "bake", "loaf", "cook"}]
 
@@ -21,7 +20,7 @@ def embed(texts):
     return np.array([[len(found & topic) for topic in TOPICS] for found in words])
 
 
-tagger = ts.Tagger(featurizer=Encoder(embed))
+tagger = ts.Tagger(featurizer=ts.Encoder(embed))
 tagger.learn([
     {"text": "Where to swim in the sea", "y": ["travel"]},
     {"text": "Bake a bread", "y": ["food"]},

@@ -86,6 +86,23 @@ def test_none_is_an_item_of_unknown_labels_and_an_empty_set_one_without():
     assert known.tolist() == [[True, True], [True, True], [False, False], [True, True]]
 
 
+def test_a_series_of_lists_is_a_list_of_label_sets():
+    sets = [["b", "a"], [], None, ["c"]]
+    pl = pytest.importorskip("polars")
+    as_arrays = [None if one is None else np.array(one, object) for one in sets]
+    forms = [pd.Series(sets), pl.Series(sets), pd.Series(as_arrays), pd.Series(sets).to_numpy()]
+    forms.append(pd.Series([sets[0], sets[1], np.nan, sets[3]], index=[7, 7, 1, 2]))
+    want = KNN().partial_fit(X[:4], sets)
+    for form in forms:
+        model = KNN().partial_fit(X[:4], form)
+        assert model.classes_.tolist() == ["a", "b", "c"]
+        for got, expected in zip(model._store.labels(), want._store.labels(), strict=True):
+            np.testing.assert_array_equal(got, expected)
+        assert KNN().fit(X[:4], form).classes_.tolist() == ["a", "b", "c"]
+    single = KNN().fit(X[:4], pd.Series(["u", "v", "u", "w"]))  # one label per item
+    assert single.predict(X[:1]).ndim == 1
+
+
 @pytest.mark.parametrize(
     "labels",
     [

@@ -174,7 +174,12 @@ def test_a_tag_with_the_separator_is_not_joined(run, tmp_path):
     run("learn", "a.jsonl", "-m", "m.tgs")
     code, _, err = run("predict", "a.jsonl", "-m", "m.tgs", "--out", "csv", "--decide", "top1")
     assert code == 1
-    assert "must not contain the separator" in err
+    assert "must not contain the separator '|', got 'a|b'; ';' would do (--sep)" in err
+    args = ("predict", "a.jsonl", "-m", "m.tgs", "--out", "csv", "--decide", "top1", "--sep", ";")
+    assert run(*args)[1].splitlines()[1] == "0,a|b"
+    assert "would do (--sep)" in run("data", "convert", "a.jsonl", "a.csv")[2]
+    assert run("data", "convert", "a.jsonl", "a.csv", "--sep", ";")[0] == 0
+    assert (tmp_path / "a.csv").read_text().splitlines()[1] == "swim,a|b"
 
 
 # ------------------------------------------------------------------ pipes

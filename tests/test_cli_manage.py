@@ -49,6 +49,8 @@ def test_tags_are_merged(run, model):
     code, _, err = run("tags", "merge", "m.tgs", "sea", "food", "--into", "harbour")
     assert (code, err) == (0, f"sea, food are now harbour: {either} items\n")
     assert counts(run) == {"harbour": either, "code": sum("code" in p["y"] for p in posts(60))}
+    err = run("tags", "merge", "m.tgs", "code", "--into", "harbour")[2]
+    assert err == "code is now harbour: 60 items\n"
 
 
 def test_a_tag_is_removed_from_all_items(run, model):

@@ -452,7 +452,7 @@ def test_texts_are_converted_as_texts(tmp_path):
 
 def test_tags_that_contain_the_separator_are_refused_before_the_file_is_touched(tmp_path):
     (batch,) = read_jsonl({"text": "Rain", "y": ["a|b", "c"]})
-    with pytest.raises(ValueError, match=r"the separator '\|', got 'a\|b'; ';' would do"):
+    with pytest.raises(ValueError, match=r"the separator '\|', got 'a\|b'; ';' would do \(--sep\)"):
         write_csv(batch, tmp_path / "t.csv")
     assert not (tmp_path / "t.csv").exists()
     write_csv(batch, tmp_path / "t.csv", sep=";")

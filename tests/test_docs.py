@@ -54,6 +54,8 @@ def run_command(command: str) -> str:
         words = shlex.split(part)
         if words[0] == "cat":
             data = b"".join(Path(name).read_bytes() for name in words[1:])
+        elif words[0] == "echo":
+            data = " ".join(words[1:]).encode() + b"\n"
         elif words[0] == "head":
             lines = Path(words[2]).read_bytes() if len(words) > 2 else data
             data = b"".join(lines.splitlines(keepends=True)[: -int(words[1])])

@@ -16,7 +16,7 @@ from tagstream.examples import LEAF, Examples
 from tagstream.labels import Labels
 from tagstream.projection import LIFTS, Choice, choice, choose, first_block, ridge
 from tagstream.projection.choice import FACTORS, Smoother, Votes
-from tagstream.projection.features import make_features, moments
+from tagstream.projection.features import FILLED, inner_products, make_features, moments
 from tagstream.projection.ridge import Design
 
 
@@ -705,3 +705,14 @@ def test_leading_directions_ignore_unknown_entries():
     )
     np.testing.assert_array_equal(one, other)
     assert np.abs(one[5]).max() < 1e-12
+
+
+@pytest.mark.parametrize("filled", [0, FILLED - 1, FILLED, 50])
+def test_inner_products_of_two_blocks_are_those_of_one_wide_matrix(filled):
+    rng = np.random.default_rng(filled)
+    X = np.where(rng.random((70, 300)) < 0.05, rng.normal(size=(70, 300)), 0).astype(np.float32)
+    X[:, 100 : 100 + filled] = rng.normal(size=(70, filled))
+    X[::4, 100 : 100 + filled] = 0  # most rows have them, not all
+    expected = X.astype(np.float64) @ X.astype(np.float64).T
+    np.testing.assert_allclose(inner_products(X), expected, atol=1e-12)
+    np.testing.assert_allclose(inner_products(sp.csr_matrix(X)), expected, atol=1e-12)

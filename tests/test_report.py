@@ -106,6 +106,7 @@ def test_names_of_the_report_are_those_of_the_experiments():
     assert set(counted.ONLINE) <= set(paper.METHODS["holdout"])
     assert set(paper.STREAMS) > set(counted.published()["prequential"]["values"])
     assert set(counted.DELAY_ORDER) == set(paper.METHODS["delays"])
+    assert counted.TEXT_RIVAL in paper.METHODS["text"]
     assert {*counted.PROMISED_F1, *counted.VAGUE} == set(plan.NEW_TAGS)
     assert {m for m in paper.METHODS["scenarios"] if m.startswith("sgd")} == set(counted.SGD)
     assert plan.EXAMPLES[1] == 5  # what is promised of five examples
@@ -291,6 +292,29 @@ def test_promises_about_new_tags_are_judged_after_five_examples():
     )
     assert made["new_tags"].rows[2][2:] == (".300", ".200", "–", ".600", "0.00%")
     assert made["new_tags"].rows[3][5] == "–"
+
+
+def tagged(method, fold, hits, stream=False):
+    Y = np.eye(4, dtype=np.uint8)
+    said = np.eye(4, dtype=np.uint8)
+    said[hits:] = 0
+    counts = MultiLabelScores(k=(1, 3)).update(Y, said, 0.5 * said).to_counts()
+    setting = {"stream": True} if stream else {}
+    return record("text", "goemotions-dev", method, {"counts": counts}, fold, setting=setting)
+
+
+def test_a_tagger_is_compared_with_tfidf_fold_by_fold():
+    ahead = [tagged("tagger", 0, 4), tagged("tagger", 1, 3), tagged("tfidf-logistic", 0, 2)]
+    ahead += [tagged("tfidf-logistic", 1, 3), tagged("tagger", 0, 3, stream=True)]
+    made = paper.make_tables(made_of(*ahead))
+    assert made["verdict_text"].startswith("**The tagger is ahead of TF-IDF")
+    assert "micro-F1 .929 against .762, better in 1 of 2 folds" in made["verdict_text"]
+    assert [row[0] for row in made["text"].rows] == ["hold-out", "hold-out", "stream"]
+    assert made["text"].rows[0][2] == ".929 ± .101"
+    behind = made_of(tagged("tagger", 0, 2), tagged("tfidf-logistic", 0, 3))
+    assert "is not ahead everywhere" in paper.make_tables(behind)["verdict_text"]
+    alone = paper.make_tables(made_of(tagged("tagger", 0, 2)))
+    assert "needs the tagger and TF-IDF" in alone["verdict_text"]
 
 
 def late(method, delay, value):

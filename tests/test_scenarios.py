@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import SGDClassifier
 
+from tagstream.metrics import MultiLabelScores
 from tagstream.models import OML
-from tagstream.paper import Cell, grid, run, scenarios, work
+from tagstream.paper import Cell, grid, offline, run, scenarios, texts, work
 from tagstream.paper.guarantee import RecordedOML, guarantee
 
 
@@ -130,9 +131,18 @@ def test_without_the_text_the_part_is_left_out_with_a_word(tmp_path, monkeypatch
         scenarios.text_path("goemotions-dev")
 
 
-@pytest.mark.parametrize("setting", [(), (("tag", "tag1"),)])
-def test_a_cell_gives_a_record_that_is_json(setting, stream, tmp_path, monkeypatch):
-    lines = "".join(json.dumps(record) + "\n" for record in stream)
+@pytest.mark.parametrize(
+    ("part", "method", "setting"),
+    [
+        ("scenarios", "oml-vote", ()),
+        ("scenarios", "oml-vote", (("tag", "tag1"),)),
+        ("text", "tagger-vote", ()),
+        ("text", "tagger-vote", (("stream", True),)),
+    ],
+)
+def test_a_cell_gives_a_record_that_is_json(part, method, setting, stream, tmp_path, monkeypatch):
+    some = stream[:150] if part == "text" else stream
+    lines = "".join(json.dumps(record) + "\n" for record in some)
     (tmp_path / "goemotions-dev.jsonl").write_text(lines)
     monkeypatch.setenv(scenarios.FOLDER, str(tmp_path))
     small = {"LEARNT_BEFORE_CORRECTIONS": 300, "CORRECTIONS": (2, 5), "N_OTHERS": 50}
@@ -140,7 +150,7 @@ def test_a_cell_gives_a_record_that_is_json(setting, stream, tmp_path, monkeypat
     for name, value in small.items():
         monkeypatch.setattr(work, name, value)
     scenarios.read_text.cache_clear()
-    record = work.run_cell(Cell("scenarios", "goemotions-dev", "oml-vote", 0, setting), None)
+    record = work.run_cell(Cell(part, "goemotions-dev", method, 0, setting), None)
     scenarios.read_text.cache_clear()
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
@@ -154,6 +164,49 @@ def test_no_fit_falls_between_the_corrections_of_the_grid_or_the_examples_of_a_t
     before = plan.LEARNT_BEFORE_TAG
     assert before + max(plan.EXAMPLES) * (1 + scenarios.BETWEEN) < next_fit(before, None)
     assert {cell.dataset for cell in grid() if cell.part == "scenarios"} <= set(scenarios.TEXTS)
+
+
+# ---------------------------------------------------------------------- a tagger beside TF-IDF
+def test_a_hold_out_of_text_is_that_of_evaluate_holdout(stream):
+    from tagstream import evaluate
+    from tagstream.text import Text
+
+    Y, column = texts.label_matrix(stream)
+    assert list(column) == sorted(column)
+    X = Text().rows([record["text"] for record in stream])
+    whole = evaluate.holdout(OML(random_state=1), X, Y, folds=3, k=(1, 3))
+    found = texts.holdout_of_text(stream, OML(random_state=1), folds=3, fold=1)
+    assert found["n_train"] + found["n_test"] == len(stream)
+    ours = MultiLabelScores.from_counts(found["counts"]).as_dict()
+    for measure in ("micro_f1", "precision_at_1", "precision_at_3"):
+        assert ours[measure] == pytest.approx(whole.folds[1].measures[measure], abs=1e-6)
+
+
+def test_a_stream_of_text_is_that_of_evaluate_prequential(stream):
+    from tagstream import evaluate
+    from tagstream.text import Text
+
+    some = stream[:150]
+    Y, _ = texts.label_matrix(some)
+    X = Text().rows([record["text"] for record in some])
+    whole = evaluate.prequential(OML(random_state=0), X, Y, k=(1, 3))
+    found = texts.stream_of_text(some, OML(random_state=0))
+    assert found["n_items"] == 150
+    ours = MultiLabelScores.from_counts(found["counts"]).as_dict()
+    # Before a tag was met its column is not there; a text of which nothing is known gets no tag.
+    assert ours["micro_f1"] == pytest.approx(whole.measures["micro_f1"], abs=0.02)
+
+
+def test_what_tfidf_is_made_with_is_chosen_inside_the_training_part(stream):
+    fitted = offline.TfidfLogistic(strengths=(1.0, 30.0)).fit(
+        [record["text"] for record in stream], texts.label_matrix(stream)[0]
+    )
+    assert set(fitted.chosen_) == {"C", "threshold", "micro_f1"}
+    assert fitted.chosen_["C"] in (1.0, 30.0)
+    found = texts.holdout_of_text(stream, offline.TfidfLogistic((30.0,)), folds=3, fold=0)
+    assert found["chosen"]["C"] == 30.0
+    assert MultiLabelScores.from_counts(found["counts"])["micro_f1"] > 0.4
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 # ---------------------------------------------------------------------- the guarantee

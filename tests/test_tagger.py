@@ -258,6 +258,39 @@ def test_a_text_of_which_nothing_was_met_falls_back_to_how_frequent_tags_are_and
     assert told.scores == pytest.approx(shares, abs=1e-6)
 
 
+def test_an_unknown_text_is_told_from_one_whose_features_share_columns_with_known_ones():
+    rng = np.random.default_rng(0)
+    letters = np.array([*"abcdefghijklm"])
+    words = ["".join(rng.choice(letters, 6)) for _ in range(1200)]
+
+    def text(n):
+        return " ".join(rng.choice(words, n))
+
+    tagger = Tagger(KNN())
+    tagger.learn([{"text": text(8), "y": ["a"]} for _ in range(800)])
+    assert 0.03 < tagger._seen.mean() < 0.2  # so many features of any text are there by chance
+    others = ["".join(rng.choice([*"ξυζωψχπλ"], 6)) for _ in range(300)]
+    strange = [{"text": " ".join(rng.choice(others, 8))} for _ in range(100)]
+    assert sum(said.known for said in tagger.suggest(strange)) <= 10
+    assert all(said.known for said in tagger.suggest([{"text": text(8)} for _ in range(100)]))
+    mixed = [{"text": f"{text(3)} {record['text']}"} for record in strange]
+    assert sum(said.known for said in tagger.suggest(mixed)) >= 95
+    assert tagger.suggest({"text": words[0]}).known
+
+
+@pytest.mark.parametrize(
+    "tags", [("sea", "sun"), {"sun", "sea"}, frozenset(["sun", "sea"]), np.array(["sea", "sun"])]
+)
+def test_tags_may_come_as_programs_and_data_frames_have_them(tags):
+    tagger = Tagger(KNN())
+    assert tagger.learn({"text": "a bright beach", "y": tags}).new == 1
+    assert tagger.tags == ["sea", "sun"]
+    assert all(type(tag) is str for tag in tagger.tags)
+    assert tagger.learn({"text": "a beach", "y": float("nan")}).skipped == 1  # nothing is known
+    with pytest.raises(DataError, match="must be a list of strings, got 'sea'"):
+        tagger.learn({"text": "a beach", "y": "sea"})
+
+
 # ---------------------------------------------------------------------- known ids
 
 

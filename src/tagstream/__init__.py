@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tagstream.persist import load as load_model
     from tagstream.persist import save as save_model
     from tagstream.tagger import Tagger
+    from tagstream.text import Encoder
 
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "OSMLELM",
     "DataError",
     "Dataset",
+    "Encoder",
     "MultiLabelScores",
     "PublishedOML",
     "Tagger",
@@ -53,6 +55,7 @@ _HOMES = {
     "OSMLELM": "models.OSMLELM",
     "DataError": "checks.DataError",
     "Dataset": "data.Dataset",
+    "Encoder": "text.Encoder",
     "MultiLabelScores": "metrics.MultiLabelScores",
     "PublishedOML": "models.PublishedOML",
     "Tagger": "tagger.Tagger",

@@ -108,8 +108,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         X : array, CSR matrix or data frame of shape (n, p)
         Y : labels of the n items
             A 0/1 array, CSR matrix or data frame of shape (n, q), where NaN (or a masked entry)
-            means "not known"; a list of n sets of label names (None: nothing is known); or a 1-D
-            array that names one label per item.
+            means "not known"; a list or series of n sets of label names (None: nothing is known);
+            or a 1-D array that names one label per item.
         """
         self._check_params()
         rows = check_rows(X, self)

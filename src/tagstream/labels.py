@@ -115,7 +115,8 @@ def plain(name: Any) -> Hashable:
 
 
 def is_label_sets(Y: Any) -> bool:
-    """Tell a list of label sets from a list of indicator rows."""
+    """Tell a list, series or array of label sets from indicator rows and single labels."""
+    Y = _as_list(Y)
     if not isinstance(Y, (list, tuple)) or not Y:
         return False
 
@@ -125,6 +126,27 @@ def is_label_sets(Y: Any) -> bool:
         return isinstance(item, (list, tuple)) and (not item or isinstance(item[0], str))
 
     return all(named(item) for item in Y)
+
+
+def _as_list(Y: Any) -> Any:
+    """Return a series or an array of label sets as a list of them; all else as it came.
+
+    Files and frames have arrays for lists, and NaN for what is not known.
+    """
+    if hasattr(Y, "to_list"):  # of pandas and polars
+        items = Y.to_list()
+    elif isinstance(Y, np.ndarray) and Y.dtype == object and Y.ndim == 1:
+        items = Y.tolist()
+    else:
+        return Y
+    if not any(isinstance(item, (set, frozenset, list, tuple, np.ndarray)) for item in items):
+        return Y
+    sets: list[Any] = []
+    for item in items:
+        if isinstance(item, np.ndarray):
+            item = item.tolist()
+        sets.append(None if isinstance(item, float) and np.isnan(item) else item)
+    return sets
 
 
 def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
@@ -280,7 +302,7 @@ def read_labels(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
     if Y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     if is_label_sets(Y):
-        return _read_sets(Y, classes, names)
+        return _read_sets(_as_list(Y), classes, names)
     if sp.issparse(Y) and Y.shape[0] * max(Y.shape[1], len(names)) > MOST_CELLS:
         return _read_large(Y, classes, names)
     if not sp.issparse(Y) and not isinstance(Y, np.ma.MaskedArray):

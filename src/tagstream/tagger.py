@@ -30,7 +30,16 @@ from tagstream.checks import (
 )
 from tagstream.data.dataset import Batch
 from tagstream.data.records import CHANGES, as_batch
-from tagstream.text import FEATURIZERS, Columns, Encoder, Featurizer, Hashing, Text, featurizer_for
+from tagstream.text import (
+    FEATURIZERS,
+    Columns,
+    Encoder,
+    Featurizer,
+    Hashing,
+    Named,
+    Text,
+    featurizer_for,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Learnt", "Suggestion", "Tagger", "TaggerView"]
 
 CHUNK = 256  # records that are learnt at a time, if they come one after another
+HASHED = (Text, Named, Hashing)  # featurizers of which two features may share a column
 LARGEST_TEXTS = 1 << 28  # characters of kept texts; beyond, the newest are not kept
 
 Record = Mapping[str, Any]
@@ -57,8 +67,8 @@ class Suggestion:
     scores : dict
         Tag to score, highest first, for all tags that have one above zero.
     known : bool
-        Whether anything in the record was met before.  If not, nothing is suggested and scores
-        are how frequent each tag is.
+        Whether anything in the record was met before, more than chance explains where features
+        are hashed.  If not, nothing is suggested and scores are how frequent each tag is.
     """
 
     tags: list[Any]
@@ -172,13 +182,21 @@ class _Reader:
         return rows if isinstance(self.featurizer, Text) else check_rows(rows)
 
     def _knows(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Tell for each row whether it has a feature that was met before."""
+        """Tell for each row whether it has a feature that was met before.
+
+        Of hashed features a share f fall into a column that was met though they were not.  A row
+        of m features must have met more of them than mf, by two standard deviations; or all.
+        """
         if not sp.issparse(rows):
             return np.ones(rows.shape[0], np.bool_)
-        n_met = np.zeros(len(rows.indices) + 1, np.int64)
-        np.cumsum(self._seen[rows.indices], out=n_met[1:])
-        bounds = n_met[rows.indptr]
-        known: npt.NDArray[np.bool_] = bounds[1:] > bounds[:-1]
+        met = np.zeros(len(rows.indices) + 1, np.int64)
+        np.cumsum(self._seen[rows.indices], out=met[1:])
+        n_met, m = np.diff(met[rows.indptr]), np.diff(rows.indptr)
+        by_chance = np.zeros(len(m))
+        if isinstance(self.featurizer, HASHED) and len(self._seen):
+            f = np.count_nonzero(self._seen) / len(self._seen)
+            by_chance = m * f + 2 * np.sqrt(m * f * (1 - f))
+        known: npt.NDArray[np.bool_] = (n_met > by_chance) | ((n_met == m) & (m > 0))
         return known
 
     def _priors(self) -> npt.NDArray[np.float64]:

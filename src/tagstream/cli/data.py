@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -87,7 +88,8 @@ def convert(
     """Write DATA in another format.
 
     CSV gets the labels as its last columns (read it with --labels -Q, where Q is their number);
-    texts get the columns id, text and tags (--ids id --text text --labels tags --sep "|").
+    texts get the columns id, text and tags (--ids id --text text --labels tags --sep "|"; with
+    another --sep, that one).
     LIBSVM numbers the labels from 0 in their order.
 
     \b
@@ -104,6 +106,8 @@ def convert(
         raise typer.BadParameter(f"--to must be one of {can}, got {kind!r}")
     download(data)
     whole = reading.records(data)
+    if kind in ("csv", "tsv") and reading.sep is not None:
+        write = partial(write, sep=reading.sep)
     if out != "-":
         write(whole, out)
         return

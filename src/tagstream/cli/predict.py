@@ -119,7 +119,7 @@ def predict(
         raise typer.BadParameter("--why must come with --out jsonl")
     if ray is not None and is_stream(data):
         raise typer.BadParameter("--ray must come with a file that several processes can read")
-    rule, form = rule_of(decide, threshold), _Form(show, top, why, out)
+    rule, form = rule_of(decide, threshold), _Form(show, top, why, out, reading.sep or "|")
     tagger = _open(model, encoder, rule)
     if why:
         _check_explains(tagger, model)
@@ -158,6 +158,7 @@ class _Form(NamedTuple):
     top: int | None
     why: bool
     out: str
+    sep: str  # between the tags of a CSV cell
 
     def header(self, tagger: Tagger) -> str:
         """Return what comes before all lines."""
@@ -175,11 +176,21 @@ class _Form(NamedTuple):
         pairs = zip(names, tagger.suggest(batch), strict=True)
         if self.out == "csv":
             tags = tagger.tags
-            return "".join(_csv(_as_rows(*pair, self.show, self.top, tags)) for pair in pairs)
+            return "".join(_csv(self._rows(*pair, tags)) for pair in pairs)
         lines = [_as_json(*pair, self.show, self.top) for pair in pairs]
         if self.why:
             lines = [_with_why(line, tagger, batch.cut(i, i + 1)) for i, line in enumerate(lines)]
         return "".join(lines)
+
+    def _rows(self, name: Any, found: Suggestion, tags: list[Any]) -> list[list[object]]:
+        if self.top is not None:
+            best = [*found.scores.items()][: self.top]
+            return [[name, rank, *pair] for rank, pair in enumerate(best, 1)]
+        if self.show == "scores":
+            return [[name, *(found.scores.get(tag, 0.0) for tag in tags)]]
+        from tagstream.data.writers import join_tags
+
+        return [[name, join_tags(map(str, found.tags), self.sep)]]
 
 
 def _as_json(name: Any, found: Suggestion, show: str, top: int | None) -> str:
@@ -192,19 +203,6 @@ def _as_json(name: Any, found: Suggestion, show: str, top: int | None) -> str:
     if not found.known:
         record["known"] = False
     return json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _as_rows(
-    name: Any, found: Suggestion, show: str, top: int | None, tags: list[Any]
-) -> list[list[object]]:
-    if top is not None:
-        best = [*found.scores.items()][:top]
-        return [[name, rank, *pair] for rank, pair in enumerate(best, 1)]
-    if show == "scores":
-        return [[name, *(found.scores.get(tag, 0.0) for tag in tags)]]
-    from tagstream.data.writers import join_tags
-
-    return [[name, join_tags(map(str, found.tags))]]
 
 
 def _with_why(line: str, tagger: Tagger, one: Batch) -> str:

@@ -93,7 +93,8 @@ def merge(
         _check_tags(tagger, *tags)
         tagger.merge(tags, into)
         n = tagger.counts.get(into.strip(), 0)
-    say(f"{', '.join(tags)} are now {into.strip()}: {count(n, 'item')}", quiet)
+    verb = "is" if len(tags) == 1 else "are"
+    say(f"{', '.join(tags)} {verb} now {into.strip()}: {count(n, 'item')}", quiet)
 
 
 def remove(

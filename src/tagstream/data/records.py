@@ -349,7 +349,7 @@ class _RecordReader:
         if self.labels is False:
             return None
         field = self.labels or "y"
-        found = record.get(field)
+        found = _plain_list(record.get(field))
         if found is None:
             like = [name for name in _LIKE_LABELS if name in record]
             if self.labels is None and field not in record and like:
@@ -400,6 +400,15 @@ def read_tag(tag: str, fail: Callable[[str, int], DataError], number: int) -> st
     if not found:
         raise fail(f"a tag must not be empty, got {tag!r}", number)
     return found
+
+
+def _plain_list(found: Any) -> Any:
+    """Return tags as programs and data frames have them, as JSON would; NaN stands for null."""
+    if isinstance(found, (set, frozenset)):
+        return sorted(found, key=str)
+    if isinstance(found, (tuple, np.ndarray)):
+        return [*found]
+    return None if isinstance(found, float) and math.isnan(found) else found
 
 
 def split_tags(text: str, sep: str) -> LabelSet:

@@ -128,7 +128,7 @@ def join_tags(tags: Iterable[str], sep: str = "|") -> str:
     'sea|sun'
     >>> join_tags(["sea|lake"])
     Traceback (most recent call last):
-    ValueError: a tag must not contain the separator '|', got 'sea|lake'; ';' would do
+    ValueError: a tag must not contain the separator '|', got 'sea|lake'; ';' would do (--sep)
     """
     tags = [*tags]
     _check_separator(tags, sep)
@@ -139,7 +139,7 @@ def _check_separator(tags: Collection[str], sep: str) -> None:
     for tag in tags:
         if sep in tag:
             other = next((s for s in _SEPARATORS if not any(s in tag for tag in tags)), None)
-            hint = "JSON Lines can hold it" if other is None else f"{other!r} would do"
+            hint = "JSON Lines can hold it" if other is None else f"{other!r} would do (--sep)"
             raise ValueError(f"a tag must not contain the separator {sep!r}, got {tag!r}; {hint}")
 
 

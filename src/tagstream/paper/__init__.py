@@ -21,6 +21,7 @@ there is shown.  Figures need matplotlib (``pip install tagstream[plot]``).
     scenarios    corrections in a row, or a tag never seen before, on a text    scenarios.jsonl
     delays       test, then train, with labels that come late                   delays.jsonl
     guarantee    loss and bounds of the convex metric along a stream            guarantee.jsonl
+    text         a tagger on a text, beside TF-IDF with logistic regression     text.jsonl
 
 A record has the keys ``key``, ``part``, ``dataset``, ``method``, ``title``, ``fold``, ``params``
 (what the learner was made with), ``versions``, ``seconds`` and ``result``.  The key is a digest of

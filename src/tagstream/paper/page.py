@@ -182,6 +182,7 @@ _SECTIONS = (
              ("ablation", *(f"ablation_{m}" for m in MEASURES))),
     _Section("stream", "As a stream: test, then train", ("verdict_prequential",), ("prequential",),
              ("prequential",)),
+    _Section("text", "Tagging text", ("verdict_text",), (), ("text",)),
     _Section("at-once", "Learning at once", ("verdict_corrections", "verdict_new_tags"), (),
              ("corrections", "new_tags")),
     _Section("delays", "Labels that come late", ("verdict_delays",), (), ("delays",)),

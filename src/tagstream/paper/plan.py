@@ -33,7 +33,7 @@ STEP_MIN, STEP_MAX = 1e-5, 1e5  # the paper's m and M
 
 PARTS = (
     *("datasets", "holdout", "repeats", "splits", "prequential", "labels", "bound", "scaling"),
-    *("scenarios", "delays", "guarantee"),
+    *("scenarios", "delays", "guarantee", "text"),
 )
 # In the order of the paper's figures.
 PAPER_DATA = (
@@ -223,6 +223,13 @@ _DELAY_METHODS = (
     Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
 )
 
+_TEXT_METHODS = (
+    Method("tagger", "Tagger", "OML"),
+    Method("tagger-f1", "Tagger, for F1", "OML", (("decide", "f1"),)),
+    Method("tagger-vote", "Tagger, votes alone", "OML", _VOTES_ALONE),
+    Method("tfidf-logistic", "TF-IDF + logistic regression", "TfidfLogistic", offline=True),
+)
+
 METHODS: dict[str, dict[str, Method]] = {
     "datasets": {},
     "holdout": {m.name: m for m in (*BASELINES, *ABLATION, *CONVEX, *OFFLINE)},
@@ -235,6 +242,7 @@ METHODS: dict[str, dict[str, Method]] = {
     "scenarios": {m.name: m for m in _SCENARIO_METHODS},
     "delays": {m.name: m for m in _DELAY_METHODS},
     "guarantee": {"oml-convex": CONVEX[0]},
+    "text": {m.name: m for m in _TEXT_METHODS},
 }
 
 # One of the sizes grows, the others stay; d matters to OML alone, and needs many labels.
@@ -287,7 +295,7 @@ class Cell:
         if self.part == "scaling":
             sizes = dict(self.setting)
             return float(1 + 2e-6 * sizes["n"] * (sizes["p"] + sizes["q"]))
-        if self.part == "scenarios":
+        if self.part in ("scenarios", "text"):
             return 10.0
         info = data.DATASETS[self.dataset]
         if self.part in ("prequential", "delays"):
@@ -311,6 +319,7 @@ _PROTOCOLS: dict[str, Any] = {
     },
     "delays": {"order": "file"},
     "guarantee": {"order": "file"},
+    "text": {"folds": FOLDS, "seed": 0, "features": "Text 1", "stream": "file order"},
 }
 
 
@@ -357,6 +366,10 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
                 late = (("delay", delay), ("first", n))
                 cells += [Cell("delays", name, m, 0, late) for m in METHODS["delays"]]
     cells += [Cell("guarantee", name, "oml-convex") for name in PAPER_DATA]
+    for one in METHODS["text"].values():
+        cells += [Cell("text", TEXT, one.name, fold) for fold in range(FOLDS)]
+        if not one.offline:
+            cells.append(Cell("text", TEXT, one.name, 0, (("stream", True),)))
     return tuple(cell for cell in cells if _is_quick(cell)) if quick else tuple(cells)
 
 

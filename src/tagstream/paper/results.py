@@ -64,6 +64,14 @@ PROMISED_F1 = {"made-up phrase": 0.8, "gratitude": 0.7, "remorse": 0.7}  # after
 VAGUE = ("relief", "realization")  # no worse than the best online SGD
 SGD = ("sgd", "sgd-5", "sgd-6")
 DELAY_ORDER = ("oml", "oml-unaware", "oml-vote")
+TEXT_MEASURES = {
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "precision_at_1": "P@1",
+    "precision_at_3": "P@3",
+    "log_loss": "log loss",
+}
+TEXT_RIVAL = "tfidf-logistic"
 STREAM_ORDER = ("oml", "oml-vote", "oml-window", "knn", "osml-elm", "olansgd")
 
 
@@ -394,6 +402,18 @@ def delays_of(results: Results) -> dict[tuple[str, int], dict[str, float]]:
         where = record["dataset"], record["setting"]["delay"]
         found[where][record["method"]] = record["result"]["micro_f1"]
     return found
+
+
+def texts_of(results: Results) -> dict[tuple[str, bool], dict[str, Values]]:
+    """Measures on a text: by method and whether it was a stream; one value per fold."""
+    found: dict[tuple[str, bool], dict[int, dict[str, float]]] = defaultdict(dict)
+    for record in results.part("text"):
+        which = record["method"], bool(record["setting"])
+        found[which][record["fold"]] = measures_of(record["result"]["counts"])
+    return {
+        which: {m: np.array([folds[f][m] for f in sorted(folds)]) for m in TEXT_MEASURES}
+        for which, folds in found.items()
+    }
 
 
 def best_published(name: str, measure: str) -> tuple[float, list[str]] | None:

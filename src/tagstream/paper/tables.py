@@ -32,6 +32,8 @@ from tagstream.paper.results import (
     PROMISED_F1,
     SGD,
     STREAM_ORDER,
+    TEXT_MEASURES,
+    TEXT_RIVAL,
     VAGUE,
     Results,
     Run,
@@ -49,6 +51,7 @@ from tagstream.paper.results import (
     scaling_curves,
     spread_of,
     streams_of,
+    texts_of,
 )
 
 __all__ = ["Table", "make_tables"]
@@ -141,6 +144,8 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         "lemma": ("bound", _lemma_table),
         "delays": ("delays", _delays_table),
         "verdict_delays": ("delays", _delays_verdict),
+        "text": ("text", _text_table),
+        "verdict_text": ("text", _text_verdict),
         "guarantee": ("guarantee", _guarantee_table),
         "verdict_guarantee": ("guarantee", _guarantee_verdict),
     }
@@ -927,6 +932,44 @@ def _delays_verdict(results: Results) -> str:
         f"{len(told)} cells**: {'; '.join(worse)}"
     )
     return f"{said}. Not told, it is worse in {n_unaware} of {len(unaware)}."
+
+
+def _text_table(results: Results) -> Table:
+    rows = []
+    for (method, stream), values in texts_of(results).items():
+        cells = [
+            as_text(v.mean()) + ("" if len(v) < 2 else f" ± {as_text(spread_of(v))}")
+            for v in values.values()
+        ]
+        rows.append(("stream" if stream else "hold-out", results.titles[method], *cells))
+    folds = max(len(v["micro_f1"]) for v in texts_of(results).values())
+    return Table(
+        ("how", "method", *TEXT_MEASURES.values()),
+        tuple(sorted(rows, key=lambda row: row[0])),  # in the order of the grid otherwise
+        f"Hold-out: mean ± standard deviation over {folds} folds. Stream: each comment is tagged, "
+        "then learnt, in file order; the mean over all of them, the first ones included. P@k: how "
+        "many of the k best scored tags are right. Log loss: smaller is better.",
+    )
+
+
+def _text_verdict(results: Results) -> str:
+    found = texts_of(results)
+    ours, theirs = found.get(("tagger", False)), found.get((TEXT_RIVAL, False))
+    if ours is None or theirs is None:
+        return "The comparison needs the tagger and TF-IDF with logistic regression."
+    said = []
+    for measure in ("micro_f1", "precision_at_1", "precision_at_3"):
+        a, b = ours[measure], theirs[measure]
+        n = min(len(a), len(b))
+        said.append(
+            f"{TEXT_MEASURES[measure]} {as_text(a.mean())} against {as_text(b.mean())}, better in "
+            f"{int((a[:n] > b[:n]).sum())} of {n} folds"
+        )
+    ahead = all(
+        ours[m].mean() > theirs[m].mean() for m in ("micro_f1", "precision_at_1", "precision_at_3")
+    )
+    word = "is ahead of" if ahead else "is not ahead everywhere of"
+    return f"**The tagger {word} TF-IDF with logistic regression**: {'; '.join(said)}."
 
 
 def _guarantee_table(results: Results) -> Table:

@@ -36,6 +36,7 @@ from tagstream.paper.plan import (
     Method,
 )
 from tagstream.paper.scenarios import correct, introduce, read_text
+from tagstream.paper.texts import holdout_of_text, stream_of_text
 
 __all__ = ["RUNNERS", "load", "run_cell"]
 
@@ -290,6 +291,14 @@ def _guarantee(cell: Cell, home: str | None) -> dict[str, Any]:
     return guarantee(found.X, found.Y, METHODS["guarantee"][cell.method].make(0, 0))
 
 
+def _text(cell: Cell, home: str | None) -> dict[str, Any]:
+    records = read_text(cell.dataset)
+    learner = METHODS["text"][cell.method].make(0, cell.fold)
+    if cell.setting:
+        return stream_of_text(records, learner)
+    return holdout_of_text(records, learner, folds=FOLDS, fold=cell.fold)
+
+
 RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "datasets": _datasets,
     "holdout": _holdout,
@@ -302,6 +311,7 @@ RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "scenarios": _scenarios,
     "delays": _delays,
     "guarantee": _guarantee,
+    "text": _text,
 }
 
 

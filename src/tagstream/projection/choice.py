@@ -18,7 +18,6 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
 from tagstream.decision import decide
 from tagstream.examples import Examples
@@ -28,6 +27,7 @@ from tagstream.projection.features import (
     Choice,
     Matrix,
     centre,
+    inner_products,
     make_features,
     squared_distances,
 )
@@ -139,9 +139,7 @@ def _candidates(
 
 
 def _inner(few: Examples, candidate: Choice, lift_size: int, seed: int) -> Matrix:
-    X = make_features(few, candidate, lift_size, seed)(few.every()[0]).astype(np.float64)
-    K = X @ X.T
-    return np.asarray(K.toarray() if sp.issparse(K) else K)
+    return inner_products(make_features(few, candidate, lift_size, seed)(few.every()[0]))
 
 
 def targets(labels: Labels, reduction: Reduction | None = None) -> Matrix:

@@ -43,6 +43,7 @@ CACHED = 2**21  # random numbers that are kept between fits instead of being dra
 FARTHEST = 1e3  # from the middle, in bandwidths: beyond, a coordinate is as good as there
 STEEPEST = 1e30  # one over the bandwidth
 LARGEST_WEIGHT = 1e6  # of a lift in a file; a coordinate, or a normal number times √p
+FILLED = 32  # columns that most sparse rows have, from which on they are multiplied as dense ones
 JITTER = 1e-6  # on the diagonal of a kernel matrix, of which features have single precision
 
 
@@ -354,6 +355,25 @@ def unit_rows(rows: Rows) -> Rows:
     # One by one from the left, so that a row's result does not depend on the other rows.
     squares = np.add.accumulate(rows.astype(np.float64) ** 2, axis=1)[:, -1:]
     return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))).astype(np.float32)
+
+
+def inner_products(X: Any) -> Matrix:
+    """Return XXᵀ of rows, dense or CSR, in double precision.
+
+    Columns that most of the sparse rows have, such as those of an embedding beside hashed words,
+    are a block of their own.  The products of the two blocks add, and those of the dense one cost
+    next to nothing; entry by entry they would cost more than all the rest of a fit.
+    """
+    if not sp.issparse(X):
+        X = X.astype(np.float64)
+        return np.asarray(X @ X.T)
+    filled = X.getnnz(axis=0) > X.shape[0] / 2
+    if np.count_nonzero(filled) < FILLED:
+        X = X.astype(np.float64)
+        return np.asarray((X @ X.T).toarray())
+    dense = X[:, np.flatnonzero(filled)].toarray().astype(np.float64)
+    rest = X[:, np.flatnonzero(~filled)].astype(np.float64)
+    return np.asarray(dense @ dense.T + (rest @ rest.T).toarray())
 
 
 def squared_distances(inner: Matrix) -> Matrix:

@@ -29,6 +29,7 @@ from tagstream.projection.features import (
     Lift,
     Matrix,
     centre,
+    inner_products,
     make_features,
     unit_rows,
 )
@@ -262,9 +263,7 @@ class Design:
 
     def gram(self) -> tuple[Matrix, float]:
         """Return X̃X̃ᵀ, and about how far below zero rounding leaves its eigenvalues."""
-        X = self.features(self.examples.every()[0]).astype(np.float64)
-        inner = X @ X.T
-        inner = inner.toarray() if sp.issparse(inner) else inner
+        inner = inner_products(self.features(self.examples.every()[0]))
         return centre(inner), 1e-12 * float(np.trace(inner))
 
     def equations(self) -> Equations:

@@ -219,7 +219,8 @@ class Encoder:
             if state["is_function"] or _names_function(name):
                 raise ValueError(
                     f"the encoder of this model must be given when it is opened, got none; "
-                    f"it was the function {name!r}, and a file must not choose which code runs"
+                    f"it was the function {name!r}, and a file must not choose which code runs: "
+                    "name it again as the encoder"
                 )
             model = name
         encoder = cls(model, state["joined"])
@@ -293,16 +294,19 @@ def _is_static(model: str) -> bool:
     path = Path(model) / "config.json"
     if not Path(model).exists():
         from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
             path = Path(hf_hub_download(model, "config.json"))
-        except EntryNotFoundError:
-            return False
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EntryNotFoundError) as error:
+            # That a model has no such file is an answer; that the hub does not answer is none.
+            answered = not isinstance(error, LocalEntryNotFoundError)
+            if answered and isinstance(error, EntryNotFoundError):
+                return False
+            why = " ".join(str(error).split())
             raise ValueError(
                 f"the encoder must be a folder, the name of a model, or module:function, "
-                f"got {model!r}: {error}"
+                f"got {model!r}: {why}"
             ) from error
     if not path.is_file():
         return False
@@ -319,6 +323,13 @@ def _load_static(model: str) -> Encode:
 
 def _load_transformer(model: str) -> Encode:
     from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
 
-    loaded = SentenceTransformer(model, device="cpu")
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # loading takes a second, and the command line has its own bar
+    try:
+        loaded = SentenceTransformer(model, device="cpu")
+    finally:
+        if shown:
+            logging.enable_progress_bar()
     return lambda texts: loaded.encode(texts, batch_size=BATCH, show_progress_bar=False)
