@@ -29,6 +29,7 @@ _MAX_LINE = 1 << 24  # bytes; a longer line is a damaged file or a decompression
 _MAX_CHUNK = 1 << 24  # bytes after which no further lines are read at a time
 _PIECE = 1 << 18  # bytes read of a line at a time
 _MAX_PIECES = 64  # read without looking at their size: 16 MiB
+_LONGEST_MESSAGE = 400  # characters of an error
 
 
 class Lines:
@@ -161,7 +162,14 @@ class Lines:
         return text
 
     def error(self, message: str, number: int | None = None) -> DataError:
-        """Return a `DataError` that names the path and the line, the last one unless told."""
+        """Return a `DataError` that names the path and the line, the last one unless told.
+
+        A message may quote names of the file, which can be long and hold anything: it is one line
+        of characters that can be printed, and not too many of them.
+        """
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[:_LONGEST_MESSAGE] + " ..."
+        message = "".join(c if c.isprintable() else " " for c in message)
         return DataError(f"{self.path}:{self.number if number is None else number}: {message}")
 
 
