@@ -86,11 +86,11 @@ TABLE = """id,temperature,wind,tag_sea,tag_sun
 2,,1e1,0,1
 x,-3,.5,,0
 """
-LETTERS = '''body\ttags
+LETTERS = """body\ttags
 "Low tide\nat seven"\tsea, sun
 plain text\t
 "a ""quoted"" word"\tsun
-'''
+"""
 LINES = "Low tide\n\nSun and a breeze ☀\nlast\n"
 SEEDS: list[tuple[str, dict[str, Any], str]] = [
     ("arff", {}, DENSE),
@@ -143,7 +143,7 @@ def damage(rng: random.Random, raw: bytes) -> bytes:
 
 
 def make_case(number: int) -> tuple[str, dict[str, Any], bytes, int]:
-    """Return the format, the reader's options, the bytes, and how many records to read at a time."""
+    """Return the format, the reader's options, the bytes, and how many records at a time."""
     rng = random.Random(number)
     name, options, text = SEEDS[number % len(SEEDS)]
     raw = text.encode()
@@ -210,7 +210,7 @@ def run(n: int, first: int = 0) -> tuple[Counter[str], list[str]]:
     for number in range(first, first + n):
         try:
             counts[exercise(number)] += 1
-        except Exception as error:  # what a case may find is any of them
+        except Exception as error:  # noqa: PERF203  # what a case may find is any of them
             counts["failed"] += 1
             what = " ".join(str(error).split())[:300]
             failures.append(

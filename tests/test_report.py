@@ -535,17 +535,3 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"tagstream\[plot\]"):
         paper.make_figures(made_of(fold_of("emotions", "oml", 0, 1)), tmp_path)
-
-
-def test_the_demonstration_is_a_page_with_a_picture(tmp_path):
-    stream = data.make_stream(200, seed=0)
-    runs = {
-        f"k = {k}": prequential(KNN(k), stream.X, stream.Y, every=50, window=50).as_dict()
-        for k in (3, 10)
-    }
-    page = paper.write_demo(tmp_path / "demo", runs, about="a <small> stream")
-    text = page.read_text(encoding="utf-8")
-    assert "a &lt;small&gt; stream" in text
-    assert "k = 10" in text
-    assert "<svg" in text
-    assert (tmp_path / "demo" / "demo.png").exists()

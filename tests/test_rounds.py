@@ -1,6 +1,6 @@
 """Very long streams with a window: every number stays finite, V and the memory do not grow.
 
-    TAGSTREAM_ROUNDS=2000000 python -m pytest -m "" -s tests/test_rounds.py
+TAGSTREAM_ROUNDS=2000000 python -m pytest -m "" -s tests/test_rounds.py
 """
 
 from __future__ import annotations

@@ -254,36 +254,6 @@ class Tally:
         """Close what was opened here."""
         self._close()
 
-    @classmethod
-    def begins_with(cls, source: str | os.PathLike[str] | IO[bytes], position: Any) -> bool:
-        """Tell whether a source begins with the lines that `so_far` told of.
-
-        The last of them may have got the line end that it lacked, and others may follow; it must
-        not have grown.
-
-        Examples
-        --------
-        >>> tally = Tally(io.BytesIO(b"one\\ntwo"))
-        >>> _ = Lines(tally).take(2)
-        >>> then = tally.so_far()
-        >>> [Tally.begins_with(io.BytesIO(now), then) for now in (b"one\\ntwo\\n3", b"one\\ntwo3")]
-        [True, False]
-        """
-        file, name, close = _open(source)
-        digest, left, last = hashlib.sha256(), int(position["bytes"]), b"\n"
-        try:
-            while left and (part := file.read(min(left, 1 << 20))):
-                digest.update(part)
-                left -= len(part)
-                last = part[-1:]
-            follows = b"" if last == b"\n" else file.read(2)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{name}: must be readable to its end, got {error}") from error
-        finally:
-            close()
-        is_whole = not follows or follows[:1] == b"\n" or follows == b"\r\n"
-        return is_whole and not left and digest.hexdigest() == position["sha256"]
-
 
 def _open(source: Source) -> tuple[Any, str, Callable[[], None]]:
     """Return an unpacked file, its name, and what closes it if it was opened here."""
