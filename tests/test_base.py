@@ -329,7 +329,7 @@ def test_sparse_rows_that_leave_their_shape_are_refused(form, indptr, indices):
     model = KNN().partial_fit(sp.csr_matrix(np.eye(3)), [{"a"}, {"b"}, set()])
     X.indptr, X.indices = np.array(indptr, np.int32), np.array(indices, np.int32)
     for call in (model.predict, lambda X: model.partial_fit(X, [set()] * 3)):
-        with pytest.raises(ValueError, match="^ind(ptr|ices) (of X )?must "):
+        with pytest.raises(ValueError, match=r"^ind(ptr|ices) (of X )?must "):
             call(X)
     assert model.n_seen_ == 3
 
