@@ -92,8 +92,6 @@ def run_console(text: str, where: str) -> None:
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "page"}
-    if any("import" in text and "river" in text for _, _, _, text in blocks(page)):
-        pytest.importorskip("river")  # which has no newer releases for Python 3.10
     for line, language, name, text in blocks(page):
         where = f"{page}:{line}"
         if name:
@@ -210,7 +208,6 @@ def load(script: str) -> Any:
 
 
 def test_the_api_reference_is_up_to_date() -> None:
-    pytest.importorskip("river")  # of which a module is described
     make_api = load("docs/make_api.py")
     fresh, kept = make_api.render(), make_api.PAGE.read_text(encoding="utf-8")
     assert fresh == kept, "run: python docs/make_api.py"
