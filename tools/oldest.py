@@ -19,7 +19,9 @@ else:
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 EXTRAS = ("plot", "fetch", "river", "parquet", "serve")  # those whose packages the tests import
-REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*>=\s*(?P<version>[\w.]+)(,\s*<[\w.]+)?\s*(?P<marker>;.*)?")
+REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)\s*>=\s*(?P<version>[\w.]+)(,\s*<[\w.]+)?\s*(?P<marker>;.*)?"
+)
 
 
 def constraints(text: str) -> list[str]:
