@@ -325,6 +325,44 @@ def test_choices_are_compared_by_value_and_listed():
             check_choice("how", bad, ("a", None))
 
 
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_matrix, sp.csr_array])
+@pytest.mark.parametrize(
+    ("indptr", "indices"),
+    [
+        ([0, 1, 2, 3], [0, 3, 1]),
+        ([0, 1, 2, 3], [0, -1, 1]),
+        ([0, 1, 2, 3], [0, 2**31 - 1, 1]),
+        ([0, 50, 2, 3], [0, 1, 2]),
+        ([0, 1, 2, 4], [0, 1, 2]),
+        ([1, 1, 2, 3], [0, 1, 2]),
+        ([0, 1, 3], [0, 1, 2]),
+        ([0, -1, 2, 3], [0, 1, 2]),
+        ([0, 1, 2, -1], [0, 1, 2]),
+    ],
+)
+def test_sparse_rows_that_leave_their_shape_are_refused(form, indptr, indices):
+    """SciPy checks them when they are made, but not when they are changed."""
+    X = form(np.eye(3))
+    model = KNN().partial_fit(sp.csr_matrix(np.eye(3)), [{"a"}, {"b"}, set()])
+    X.indptr, X.indices = np.array(indptr, np.int32), np.array(indices, np.int32)
+    for call in (model.predict, lambda X: model.partial_fit(X, [set()] * 3)):
+        with pytest.raises(ValueError, match=r"^ind(ptr|ices) (of X )?must "):
+            call(X)
+    assert model.n_seen_ == 3
+
+
+def test_entries_beyond_the_last_row_are_no_harm():
+    X = sp.csr_matrix(np.eye(3))
+    X.indices = np.array([0, 1, 2, 99], np.int32)
+    X.data = np.array([1.0, 1.0, 1.0, 7.0])
+    assert check_rows(X).data.tolist() == [1, 1, 1]
+    assert len(X.data) == 4
+    tail, plain = (KNN().partial_fit(rows, SETS[:3]) for rows in (X, sp.csr_matrix(np.eye(3))))
+    for model in (tail, plain):
+        model.partial_fit(sp.csr_matrix(np.eye(3)), SETS[1:])
+    assert tail.predict_proba(np.eye(3)).tolist() == plain.predict_proba(np.eye(3)).tolist()
+
+
 def test_rows_are_checked_without_being_changed():
     unsorted = sp.csr_matrix(
         (np.array([1.0, 2.0, 4.0]), np.array([2, 0, 0]), np.array([0, 3])), shape=(1, 3)

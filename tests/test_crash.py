@@ -143,11 +143,11 @@ def posts(path: Path, n: int) -> str:
     return str(path)
 
 
-def driven(path: str, folder: Path, method: str, kills: int) -> dict[str, object]:
+def driven(path: str, folder: Path, method: str, kills: int, seed: int) -> dict[str, object]:
     folder.mkdir()
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, __file__, path, str(folder), method, "7", str(kills)],
+        [sys.executable, __file__, path, str(folder), method, str(seed), str(kills)],
         capture_output=True,
         text=True,
         env=env,
@@ -168,15 +168,16 @@ def check(report: dict[str, object], kills: int) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_stream_of_text_ends_as_an_undisturbed_one(tmp_path):
-    report = driven(posts(tmp_path / "posts.jsonl", 700), tmp_path / "run", "oml", 12)
+    report = driven(posts(tmp_path / "posts.jsonl", 700), tmp_path / "run", "oml", 12, seed=7)
     check(report, 12)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("method", METHODS)
-def test_every_learner_ends_as_an_undisturbed_one_after_many_kills(tmp_path, method):
-    report = driven(table(tmp_path / "table.csv", 3000), tmp_path / "run", method, 50)
+def test_every_learner_ends_as_an_undisturbed_one_after_many_kills(tmp_path, method, seed):
+    report = driven(table(tmp_path / "table.csv", 3000), tmp_path / "run", method, 50, seed)
     check(report, 50)
     assert all(report["by_point"].values())  # type: ignore[attr-defined]
 

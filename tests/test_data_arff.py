@@ -320,6 +320,14 @@ def test_a_bad_header_is_refused_with_its_line(text, message):
     assert str(caught.value).startswith(f"<stream>:{message}")
 
 
+@pytest.mark.parametrize("rows", ["0,1,1\n", "{1 1}\n"])
+def test_a_value_that_is_not_declared_is_refused_in_bulk_too(rows):
+    text = "@attribute a numeric\n@attribute b {0}\n@attribute t {0,1}\n@data\n" + rows
+    for reader in (read, read_carefully):
+        with pytest.raises(DataError, match="'b' must be one of 0, got '1'"):
+            reader(text, labels=-1)
+
+
 def test_a_numeric_label_must_be_0_or_1():
     text = "@attribute x real\n@attribute tag numeric\n@data\n5,1\n5,0.5\n"
     with pytest.raises(DataError, match=r"5: label 'tag' must be 0 or 1, got '0.5'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 
 import numpy as np
@@ -56,6 +57,14 @@ def test_without_a_declared_width_later_batches_may_be_wider():
     assert [batch.items.shape for batch in batches] == [(1, 1), (1, 5)]
     assert read("1 1:1\n2 5:1\n", chunk=1).X.shape == (2, 5)
     assert read("1 1:1\n2 5:1\n", chunk=1, n_features=8).X.shape == (2, 8)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_a_bad_first_line_is_blamed_before_the_damage_behind_it(chunk):
+    packed = bytearray(gzip.compress(b"not a record\n"))
+    packed[-6] ^= 1  # of the checksum
+    with pytest.raises(DataError, match="<stream>:1: a record must be"):
+        read(bytes(packed), chunk=chunk)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,12 @@ def test_f1_takes_the_set_of_the_highest_expected_f1():
         assert 2 * p[chosen].sum() / (chosen.sum() + p.sum()) == pytest.approx(best)
 
 
+def test_a_single_label_is_suggested_for_f1_from_one_third_on():
+    scores = np.array([[0.33], [0.34], [0.35]])
+    assert decide(scores, "f1").ravel().tolist() == [False, True, True]
+    assert not decide(scores, "balanced").any()
+
+
 @given(scores_of)
 @settings(deadline=None)
 def test_hamming_is_the_threshold_of_one_half_and_balanced_lies_between(scores):

@@ -128,10 +128,11 @@ def test_a_ridge_alone_only_slows_the_loss_and_the_triangle_has_none():
         solved = S[:, 30:].copy()
         solve_upper(S[:, :30], solved)
         triangle.append(np.abs(H @ (solved - best)).max())
-    # Factors, not digits: how much is lost in a step differs between processors.
-    assert plain[2] > 10 * plain[0]  # grows with the stream
-    assert max(triangle) < 1e-7
-    assert triangle[2] < plain[2] / 100
+    # Factors, not digits: how much is lost in a step differs between kernels and versions of BLAS.
+    # From 200 to 20,000 examples the loss grew 9 to 60 times; the triangle's was 1e-11.
+    assert plain[2] > 4 * plain[0]  # grows with the stream
+    assert max(triangle) < 1e-9
+    assert triangle[2] < plain[2] / 1000
 
 
 @pytest.mark.parametrize("solver", ["recursion", "qr"])

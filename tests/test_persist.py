@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -1006,15 +1007,21 @@ def test_a_directory_and_a_pipe_are_refused_at_once(tmp_path):
 
 
 # ------------------------------------------------------------------ atomic writing
-def test_a_failed_save_leaves_the_last_good_model_and_no_litter(tmp_path, monkeypatch):
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["open", "chmod", "fsync", "replace"])
+def test_a_failed_save_leaves_the_last_good_model_and_no_litter(tmp_path, monkeypatch, call, code):
+    def fails(*_args, **_kwargs):
+        raise OSError(code, os.strerror(code))
+
     before = in_memory(fitted(), tmp_path)
-    for call in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-            patch.setattr(persist.os, call, lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
-            with pytest.raises(OSError, match=r"the model cannot be saved: full.*m.tgs"):
-                save(fitted(50), tmp_path / "m.tgs", classes=MEANS)
-        assert os.listdir(tmp_path) == ["m.tgs"]
-        assert (tmp_path / "m.tgs").read_bytes() == before
+    with monkeypatch.context() as patch:
+        patch.setattr(persist.os, call, fails)
+        told = rf"the model cannot be saved: {os.strerror(code)}.*m.tgs"
+        with pytest.raises(OSError, match=told) as caught:
+            save(fitted(50), tmp_path / "m.tgs", classes=MEANS)
+    assert caught.value.errno == code
+    assert os.listdir(tmp_path) == ["m.tgs"]
+    assert (tmp_path / "m.tgs").read_bytes() == before
 
 
 def test_an_interrupted_save_leaves_no_litter(tmp_path, monkeypatch):

@@ -100,7 +100,8 @@ def test_names_of_the_report_are_those_of_the_experiments():
     assert counted.PAPER_DATA == paper.PAPER_DATA
     assert tuple(method.name for method in paper.BASELINES) == counted.MAIN
     assert tuple(method.name for method in paper.ABLATION) == counted.ABLATION
-    assert set(counted.STREAM_ORDER) == set(paper.METHODS["prequential"])
+    assert {*counted.STREAM_ORDER, *counted.CONVEX} == set(paper.METHODS["prequential"])
+    assert set(counted.CONVEX) <= set(paper.METHODS["repeats"])
     assert set(counted.PRINTED_FOR) == set(paper.METHODS["scaling"])
     assert tuple(method.name for method in paper.OFFLINE) == counted.OFFLINE
     assert set(counted.ONLINE) <= set(paper.METHODS["holdout"])
@@ -559,20 +560,6 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"tagstream\[plot\]"):
         paper.make_figures(made_of(fold_of("emotions", "oml", 0, 1)), tmp_path)
-
-
-def test_the_demonstration_is_a_page_with_a_picture(tmp_path):
-    stream = data.make_stream(200, seed=0)
-    runs = {
-        f"k = {k}": prequential(KNN(k), stream.X, stream.Y, every=50, window=50).as_dict()
-        for k in (3, 10)
-    }
-    page = paper.write_demo(tmp_path / "demo", runs, about="a <small> stream")
-    text = page.read_text(encoding="utf-8")
-    assert "a &lt;small&gt; stream" in text
-    assert "k = 10" in text
-    assert "<svg" in text
-    assert (tmp_path / "demo" / "demo.png").exists()
 
 
 def test_two_methods_are_compared_division_by_division():

@@ -19,7 +19,9 @@ else:
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 EXTRAS = ("plot", "fetch", "river", "parquet", "serve")  # those whose packages the tests import
-REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*>=\s*(?P<version>[\w.]+)\s*(?P<marker>;.*)?")
+REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)\s*>=\s*(?P<version>[\w.]+)(,\s*<[\w.]+)?\s*(?P<marker>;.*)?"
+)
 
 
 def constraints(text: str) -> list[str]:
@@ -28,8 +30,8 @@ def constraints(text: str) -> list[str]:
     Parameters
     ----------
     text : str
-        A pyproject.toml in which every dependency reads ``name>=version``, with or without an
-        environment marker.
+        A pyproject.toml in which every dependency reads ``name>=version``, with or without a
+        ceiling (``,<version``) and an environment marker.
     """
     table = tomllib.loads(text)
     project = table["project"]

@@ -145,8 +145,30 @@ def bounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.maximum(values, -LARGEST_VALUE, out=values)
 
 
+def _check_compressed(X: Any) -> None:
+    """Raise unless all of a CSR or CSC matrix lies within its shape.
+
+    SciPy lets anybody set ``indices`` and ``indptr``, and its compiled loops believe them, as ours
+    do: an index beyond the shape would write into memory of others.
+    """
+    n_major, n_minor = X.shape if X.format == "csr" else X.shape[::-1]
+    indptr, indices = X.indptr, X.indices
+    n = indptr[-1] if len(indptr) == n_major + 1 else -1
+    if n < 0 or n > min(len(indices), len(X.data)):
+        raise ValueError(f"indptr of X must have {n_major + 1} bounds of its entries")
+    expect_indptr(indptr, n)
+    # A reduction each, in place of two comparisons that make arrays.
+    if n and not 0 <= indices[:n].min() <= indices[:n].max() < n_minor:
+        raise ValueError(
+            f"indices of X must be from 0 to {n_minor - 1}, "
+            f"got {indices[:n].min()} to {indices[:n].max()}"
+        )
+
+
 def check_rows(X: Any, estimator: Any = None) -> Rows:
     """Return ``X`` as a finite 2-D float array or canonical CSR matrix; never change the input."""
+    if sp.issparse(X) and X.format in ("csr", "csc") and X.ndim == 2:
+        _check_compressed(X)
     rows = check_array(
         X,
         accept_sparse="csr",
@@ -157,6 +179,8 @@ def check_rows(X: Any, estimator: Any = None) -> Rows:
     )
     if sp.issparse(rows):
         rows = sp.csr_matrix(rows)
+        if not len(rows.data) == len(rows.indices) == rows.indptr[-1]:
+            rows.prune()  # of a tail that belongs to no row; the arrays of the input stay
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()

@@ -9,6 +9,11 @@ right with probability Π(1 − p_i).  F is the best of these.  Label j is sugge
 β = 0 is the rule of least Hamming loss, p_j ≥ ½.  β = 1 is that of the highest F1: one more label
 raises 2S/(m + Σp) as long as its p is at least half the quotient.  β = ½, p_j ≥ (1 + F)/4, is half
 way between: it suggests more than the first where nothing is sure, and less than the second.
+
+That nothing may be right raises the bar, but no rule stops there: the bar is F/2 and not "nothing
+or all".  With a single label, "f1" suggests it from p = ⅓ on.  For F1 over many items (micro, macro
+by label), where nothing suggested for nothing true counts for nothing, that is right if an F1 of ⅔
+can be had.  For the mean F1 of items, where it counts as 1, p ≥ ½ would be: that is "hamming".
 """
 
 from __future__ import annotations

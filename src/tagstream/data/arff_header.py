@@ -135,7 +135,8 @@ class Attribute:
 # Hundreds of attributes in a row have the same few values: what they mean is found out once.
 @lru_cache(maxsize=64)
 def _are_codes(values: tuple[str, ...], codes: tuple[float, ...]) -> bool:
-    return codes[:1] == (0.0,) and tuple(map(to_number, values)) == codes
+    # Both of them: of an attribute that declares {0} alone, bulk reading would take a 1.
+    return codes == (0.0, 1.0) and tuple(map(to_number, values)) == codes
 
 
 @lru_cache(maxsize=64)

@@ -75,35 +75,39 @@ def iter_libsvm(
     if n_features is not None and not 1 <= n_features <= _MOST_FEATURES:
         raise ValueError(f"n_features must be from 1 to {_MOST_FEATURES}, got {n_features}")
     with Lines(source) as lines:
-        pending, n_records, n_labels = lines.take(1), None, None
-        header = _HEADER.fullmatch(pending[0]) if pending else None
+        block, n_records, n_labels = lines.take(chunk), None, None
+        header = _HEADER.fullmatch(block[0]) if block else None
         if header:
             n_records, declared, n_labels = (int(group) for group in header.groups())
             if n_features not in (None, declared):
-                raise lines.error(f"must have {n_features} features, got a header with {declared}")
+                raise lines.error(
+                    f"must have {n_features} features, got a header with {declared}", 1
+                )
             if n_features is None and declared > _MAX_FEATURES:
                 raise lines.error(
                     f"must have at most {_MAX_FEATURES} features, got a header with {declared}; "
-                    "if it is so, say n_features (--features)"
+                    "if it is so, say n_features (--features)",
+                    1,
                 )
             if n_labels > _MAX_LABELS:
                 raise lines.error(
                     f"must have at most {_MAX_LABELS} labels, got a header with {n_labels}; "
-                    "without the header, labels are read as they occur"
+                    "without the header, labels are read as they occur",
+                    1,
                 )
-            n_features, pending = declared, []
+            n_features, block = declared, block[1:] or lines.take(chunk)
         if zero_based is None:
             zero_based = header is not None
         reader = _Reader(lines, n_features, n_labels, zero_based)
         n_read = 0
-        while block := pending + lines.take(chunk - len(pending)):
+        while block:
             number = lines.number - len(block) + 1
             rows = [(i, line) for i, line in enumerate(block, number) if line.rstrip(b"\r\n")]
-            pending = []
             batch = reader.read(rows)
             n_read += len(batch.label_sets)
             if batch.label_sets:
                 yield batch
+            block = lines.take(chunk)
         if n_records not in (None, n_read):
             raise lines.error(f"must have {n_records} records as the header says, got {n_read}")
 

@@ -29,6 +29,7 @@ _MAX_LINE = 1 << 24  # bytes; a longer line is a damaged file or a decompression
 _MAX_CHUNK = 1 << 24  # bytes after which no further lines are read at a time
 _PIECE = 1 << 18  # bytes read of a line at a time
 _MAX_PIECES = 64  # read without looking at their size: 16 MiB
+_LONGEST_MESSAGE = 400  # characters of an error
 
 
 class Lines:
@@ -161,7 +162,14 @@ class Lines:
         return text
 
     def error(self, message: str, number: int | None = None) -> DataError:
-        """Return a `DataError` that names the path and the line, the last one unless told."""
+        """Return a `DataError` that names the path and the line, the last one unless told.
+
+        A message may quote names of the file, which can be long and hold anything: it is one line
+        of characters that can be printed, and not too many of them.
+        """
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[:_LONGEST_MESSAGE] + " ..."
+        message = "".join(c if c.isprintable() else " " for c in message)
         return DataError(f"{self.path}:{self.number if number is None else number}: {message}")
 
 
@@ -245,36 +253,6 @@ class Tally:
     def close(self) -> None:
         """Close what was opened here."""
         self._close()
-
-    @classmethod
-    def begins_with(cls, source: str | os.PathLike[str] | IO[bytes], position: Any) -> bool:
-        """Tell whether a source begins with the lines that `so_far` told of.
-
-        The last of them may have got the line end that it lacked, and others may follow; it must
-        not have grown.
-
-        Examples
-        --------
-        >>> tally = Tally(io.BytesIO(b"one\\ntwo"))
-        >>> _ = Lines(tally).take(2)
-        >>> then = tally.so_far()
-        >>> [Tally.begins_with(io.BytesIO(now), then) for now in (b"one\\ntwo\\n3", b"one\\ntwo3")]
-        [True, False]
-        """
-        file, name, close = _open(source)
-        digest, left, last = hashlib.sha256(), int(position["bytes"]), b"\n"
-        try:
-            while left and (part := file.read(min(left, 1 << 20))):
-                digest.update(part)
-                left -= len(part)
-                last = part[-1:]
-            follows = b"" if last == b"\n" else file.read(2)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{name}: must be readable to its end, got {error}") from error
-        finally:
-            close()
-        is_whole = not follows or follows[:1] == b"\n" or follows == b"\r\n"
-        return is_whole and not left and digest.hexdigest() == position["sha256"]
 
 
 def _open(source: Source) -> tuple[Any, str, Callable[[], None]]:

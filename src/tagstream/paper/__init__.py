@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tagstream.paper.figures import make_figures
-    from tagstream.paper.page import build, update_markers, write_demo
+    from tagstream.paper.page import build, update_markers
     from tagstream.paper.plan import (
         ABLATION,
         BASELINES,
@@ -76,12 +76,11 @@ __all__ = [
     "read_records",
     "run",
     "update_markers",
-    "write_demo",
 ]
 
 _NAMES = {
     "figures": ("make_figures",),
-    "page": ("build", "update_markers", "write_demo"),
+    "page": ("build", "update_markers"),
     "plan": (
         *("ABLATION", "BASELINES", "METHODS", "OFFLINE", "PAPER_DATA", "PARTS", "STREAMS"),
         *("Cell", "Method", "grid"),

@@ -227,7 +227,7 @@ def _own_figures(runs: Sequence[Run]) -> Iterator[tuple[str, str, Any]]:
                 yield f"own-holdout-{k}", caption, partial(_draw_own_bars, by_name)
             else:
                 caption = f"Test, then train{on}: the four measures over the most recent items."
-                yield f"own-stream-{k}", caption, partial(draw_demo, by_name)
+                yield f"own-stream-{k}", caption, partial(_draw_own_stream, by_name)
 
 
 def _draw_own_bars(runs: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -522,7 +522,7 @@ def _short(label: str, most: int = 22) -> str:
     return label if len(label) <= most else label[: most - 1] + "…"
 
 
-def draw_demo(runs: Mapping[str, Mapping[str, Any]]) -> Any:
+def _draw_own_stream(runs: Mapping[str, Mapping[str, Any]]) -> Any:
     """Draw the four measures over the recent items of some runs."""
     lines = ("-", "--", "-.", ":")
     looks = {

@@ -8,9 +8,9 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tagstream.paper.figures import draw_demo, make_figures, save
+from tagstream.paper.figures import make_figures
 from tagstream.paper.results import (
     ELM,
     KNN,
@@ -22,7 +22,7 @@ from tagstream.paper.results import (
 )
 from tagstream.paper.tables import Table, inline, make_tables
 
-__all__ = ["build", "update_markers", "write_demo"]
+__all__ = ["build", "update_markers"]
 
 _MARK = re.compile(r"(<!-- begin:([\w-]+) -->\n).*?(<!-- end:\2 -->)", re.DOTALL)
 
@@ -278,52 +278,3 @@ def _cards(results: Results) -> str:
     add("oml", OLANSGD, "cells in which OML is better than the better OLANSGD")
     add("oml-published", ("knn",), "cells in which OML as published is better than kNN")
     return f'<div class="cards">{"".join(f"<div class=card>{c}</div>" for c in cards)}</div>'
-
-
-# ---------------------------------------------------------------------- the demonstration
-def write_demo(
-    out_dir: str | os.PathLike[str],
-    runs: Mapping[str, Mapping[str, Any]],
-    *,
-    title: str = "tagstream at work on a stream",
-    about: str = "Each item is predicted, then learned.",
-) -> Path:
-    """Write a small page about prequential runs, with pictures.
-
-    Parameters
-    ----------
-    out_dir : path
-        Gets ``index.html`` and ``demo.svg`` and ``demo.png``.
-    runs : mapping of str to mapping
-        By the name of the method, what :meth:`tagstream.evaluate.PrequentialResult.as_dict`
-        returns.  The first run is drawn in front.
-    title, about : str
-        Heading, and what the stream is.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
-    out = Path(out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    save(lambda: draw_demo(runs), out, "demo")
-    rows = []
-    for name, run in runs.items():
-        measures = [f"{run['measures'][m]:.3f}" for m in MEASURES]
-        nbytes = run["curve"][-1]["nbytes"]
-        stored = "–" if nbytes is None else f"{nbytes / 1e6:.2f} MB"
-        rows.append((name, *measures, f"{1e6 * run['seconds_per_item']:,.0f} µs", stored))
-    table = Table(
-        ("method", *MEASURES.values(), "per item", "stored"),
-        tuple(rows),
-        "Over all items. Hamming loss: smaller is better; the others: larger is better.",
-    )
-    caption = "The four measures over the most recent items, as the stream goes on."
-    body = (
-        f'<h1>{html.escape(title)}</h1><p class="lead">{html.escape(about)}</p>'
-        f"{_figure('demo', caption, out)}{table.html()}"
-    )
-    page = out / "index.html"
-    page.write_text(_whole_page(title, body), encoding="utf-8")
-    return page

@@ -73,6 +73,7 @@ TEXT_MEASURES = {
 }
 TEXT_RIVAL = "tfidf-logistic"
 STREAM_ORDER = ("oml", "oml-vote", "oml-window", "knn", "osml-elm", "olansgd")
+CONVEX = ("oml-convex", "convex-vote")  # in a table of their own
 
 
 @dataclass(frozen=True)
