@@ -103,7 +103,8 @@ def test_every_character_of_planes_0_and_1_has_the_class_that_its_name_says():
         for code in range(len(table))
         if letter[int(table[code])] != reference.text_class(chr(code))
     ]
-    assert wrong == []
+    # A Mongolian selector that is younger than Python 3.10 has no name there.
+    assert wrong in ([], ["0x180f"] if unicodedata.category("\u180f") == "Cn" else [])
 
 
 @given(texts)
