@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import tagstream
 from benchmarks import report
 from benchmarks.timing import tell, version
 
@@ -101,9 +102,11 @@ def main() -> None:
     wanted = [] if options.tables else options.only or usual
     for i, name in enumerate(wanted, 1):
         tell(f"[{i}/{len(wanted)}] {name} ")
-        start = time.perf_counter()
+        start, load = time.perf_counter(), os.getloadavg()[0]
         made = importlib.import_module(f"benchmarks.{SECTIONS[name]}").run(options.quick)
         made["took, s"] = time.perf_counter() - start
+        made["version"], made["load"] = tagstream.__version__, load
+        made["date"] = results["about"]["date"]
         results["sections"][name] = made
         results["sections"] = {
             n: results["sections"][n] for n in SECTIONS if n in results["sections"]

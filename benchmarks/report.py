@@ -89,7 +89,8 @@ def _pivot(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def section(one: dict[str, Any]) -> str:
     """Write a section: its terms, its table, its claims."""
     rows = one["rows"]
-    parts = [f"*Equal:* {one['equal']}"]
+    when = f"*Measured with* {one['version']}, {one['date']}, load at start {one['load']:.1f}."
+    parts = [f"{when} *Equal:* {one['equal']}"]
     if one.get("differs"):
         parts[0] += f" *Not equal:* {one['differs']}"
     if one.get("skipped"):
