@@ -57,6 +57,8 @@ def _run(python: Path | str, job: str, size: float, **more: str) -> dict[str, fl
         "OMP_NUM_THREADS": "1",
         **more,
     }
+    if str(python) != sys.executable:
+        environment.pop("PYTHONPATH", None)  # which might lead to this version
     script = str(Path(contender.__file__))
     done = subprocess.run(
         [str(python), script, job], env=environment, capture_output=True, text=True, check=False
