@@ -260,6 +260,7 @@ class Service:
         if wait:
             self._ready.wait()
             if self.failure is not None:
+                self.close()
                 raise self.failure
         return self
 
