@@ -335,9 +335,9 @@ class EventLog:
         n_before = self._connection.total_changes
         for name, body in items:
             self._connection.execute(
-                "INSERT INTO pool (id, body) SELECT ?1, ?2 WHERE NOT EXISTS "
-                "(SELECT 1 FROM items WHERE id = ?1) ON CONFLICT DO NOTHING",
-                (name, _dumps(body)),
+                "INSERT INTO pool (id, body) SELECT ?, ? WHERE NOT EXISTS "
+                "(SELECT 1 FROM items WHERE id = ?) ON CONFLICT DO NOTHING",
+                (name, _dumps(body), name),
             )
         return self._connection.total_changes - n_before
 
