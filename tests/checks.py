@@ -608,7 +608,10 @@ def _events(names: bool) -> list[Event]:
     ]
 
 
-def _play(model: Any, events: list[Event], X: Any, sets: Any, step: int) -> Any:
+def _play(
+    model: Any, events: list[Event], X: Any, sets: Any, step: int, *, asks: bool = False
+) -> Any:
+    """Let a model live through events; ``asks``: it is always asked about the next item before."""
     for what, *how in events:
         if what != "learn":
             getattr(model, what)(*how)
@@ -620,6 +623,8 @@ def _play(model: Any, events: list[Event], X: Any, sets: Any, step: int) -> Any:
                 model.learn_one(X[first], sets[first])
             else:
                 model.partial_fit(X[first:last], sets[first:last])
+            if asks and last < X.shape[0]:
+                model.predict_proba(X[last : last + 1])
     return model
 
 
@@ -647,6 +652,9 @@ def check_corrections_are_events_of_the_stream(make: Make) -> None:
         whole = _play(make(), events, rows, sets, 60)
         for step in (1, 5):
             assert_same_state(_play(make(), events, rows, sets, step).to_state(), whole.to_state())
+        # What was found for an answer is used again in learning, unless something came between.
+        asked = _play(make(), events, rows, sets, 1, asks=True)
+        assert_same_state(asked.to_state(), whole.to_state())
         half = _play(make(), events[:8], rows, sets, 60)
         again = type(half).from_state(copy.deepcopy(half.to_state()))
         assert_same_state(again.to_state(), half.to_state())

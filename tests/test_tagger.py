@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from checks import assert_same_state
 from tagstream import KNN, OLANSGD, OML, Tagger
 from tagstream.checks import DataError
+from tagstream.data import iter_jsonl
 from tagstream.persist import save
 from tagstream.tagger import Learnt
 from tagstream.text import Columns, Text
@@ -126,6 +128,13 @@ def test_a_change_that_does_not_say_what_it_must_changes_nothing(change, message
     with pytest.raises(DataError, match=message):
         tagger.learn([{"text": "swim", "y": ["sea"]}, change])
     assert_same_state(state(tagger), kept)
+
+
+def test_of_a_file_with_fields_of_other_names_too():
+    file = io.BytesIO(b'{"body": "swim", "event": "remove", "y": ["sea"]}\n')
+    (batch,) = iter_jsonl(file, text="body", changes=True)
+    assert batch.changes is None
+    assert batch.items == ["swim"]
 
 
 def test_a_record_with_a_field_called_event_is_a_record():

@@ -242,7 +242,7 @@ class _RecordReader:
 
     def add(self, record: dict[str, Any], number: int) -> None:
         """Take in a record, or refuse it."""
-        if self.changes is not None and _is_change(record):
+        if self.changes is not None and self._is_change(record):
             self.changes[len(self.items)] = self._change(record, number)
             self._append(None, None, None)
             return
@@ -287,6 +287,12 @@ class _RecordReader:
         self.items, self.label_sets, self.names = [], [], []
         self.changes = None if self.changes is None else {}
         return batch
+
+    def _is_change(self, record: dict[str, Any]) -> bool:
+        """Tell whether a record tells of a change; one that has an item has a field ``event``."""
+        kind = record.get("event")
+        items = {"x", "text"} if self.text is None else {self.text}
+        return isinstance(kind, str) and kind in CHANGES and not items & record.keys()
 
     def _change(self, record: dict[str, Any], number: int) -> dict[str, Any]:
         """Return a change, if it says what it must."""
@@ -383,11 +389,6 @@ class _RecordReader:
             raise self.fail(
                 f"a string must be valid Unicode, got {short(ascii(text))}", number
             ) from None
-
-
-def _is_change(record: dict[str, Any]) -> bool:
-    kind = record.get("event")
-    return isinstance(kind, str) and kind in CHANGES and not {"text", "x"} & record.keys()
 
 
 def _fields_of(record: dict[str, Any]) -> str:
