@@ -604,7 +604,11 @@ def _events(names: bool) -> list[Event]:
         *(changes if names else []),
         ("forget", 43),
         ("relabel", 41, np.array([1.0, np.nan, 0.0])) if names else ("relabel", 41, {"a"}),
-        ("learn", 44, 60),
+        ("learn", 44, 50),
+        ("forget", 33),
+        ("learn", 50, 55),
+        ("relabel", 53, {"D"}),
+        ("learn", 55, 60),
     ]
 
 

@@ -160,7 +160,6 @@ class Belief:
 
     def grow(self, q: int) -> None:
         """Have ``q`` labels from now on."""
-        self._asked = None
         self.head.grow(q)
         self.fast.grow(q)
 
@@ -277,7 +276,7 @@ class Belief:
 
     def refit(self, spread: Spread, ridge: float, store: Store, basis: Basis | None = None) -> None:
         """Start the fast map again after a fit of the projection; for ``basis`` see there."""
-        self._asked = None
+        self._asked = None  # found by the old codes
         if self.fast.sparse != (spread.shift is None):
             self.fast = FastMap(sparse=spread.shift is None)
             self.fast.grow(self.head.n_labels)
@@ -291,7 +290,6 @@ class Belief:
     # ------------------------------------------------------------------ corrections
     def relabel(self, item: Items, old: Labels, new: Labels) -> None:
         """Learn that one stored item has other labels."""
-        self._asked = None
         self.head.recount(old.Y, -1, old.known)
         self.head.recount(new.Y, 1, new.known)
         if item.Z is not None:
@@ -299,7 +297,7 @@ class Belief:
 
     def forget(self, position: int, old: Labels, store: Store) -> None:
         """Take one item out, which the store has lost already."""
-        self._asked = None
+        self._asked = None  # found at the old positions
         self.head.recount(old.Y, -1, old.known)
         if self._recent is not None:
             at = position - (len(store) + 1 - len(self._recent))
@@ -308,7 +306,6 @@ class Belief:
 
     def keep(self, columns: list[list[int]], store: Store) -> None:
         """Make each label anew of old ones, and count those of the stored items again."""
-        self._asked = None
         self.head.keep(columns)
         size = 1 + RECOUNTED // max(store.n_labels, 1)
         for first in range(0, len(store), size):
