@@ -351,6 +351,13 @@ def test_sparse_rows_that_leave_their_shape_are_refused(form, indptr, indices):
     assert model.n_seen_ == 3
 
 
+def test_rows_that_would_take_gigabytes_to_search_are_refused():
+    for width in (1 << 24) + 1, 2**31 - 1:
+        X = sp.csr_matrix(([1.0], ([0], [width - 1])), shape=(1, width))
+        with pytest.raises(ValueError, match=f"at most 16777216 columns, got {width}; hash"):
+            KNN().partial_fit(X, [{"a"}])
+
+
 def test_entries_beyond_the_last_row_are_no_harm():
     X = sp.csr_matrix(np.eye(3))
     X.indices = np.array([0, 1, 2, 99], np.int32)

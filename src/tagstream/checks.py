@@ -37,6 +37,8 @@ SMALL_PRODUCT = 1e10  # multiplications that one thread does in about a second
 
 # Rows are stored as float32; squares of larger values would leave its range.
 LARGEST_VALUE = 1e15
+# A search among sparse rows unfolds one of them: 128 MiB.
+WIDEST_ROWS = 1 << 24
 # Examples that a counter of a saved model may claim.
 LARGEST_COUNT = 1 << 48
 
@@ -167,8 +169,13 @@ def _check_compressed(X: Any) -> None:
 
 def check_rows(X: Any, estimator: Any = None) -> Rows:
     """Return ``X`` as a finite 2-D float array or canonical CSR matrix; never change the input."""
-    if sp.issparse(X) and X.format in ("csr", "csc") and X.ndim == 2:
-        _check_compressed(X)
+    if sp.issparse(X) and X.ndim == 2:
+        if X.shape[1] > WIDEST_ROWS:
+            raise ValueError(
+                f"X must have at most {WIDEST_ROWS} columns, got {X.shape[1]}; hash the features"
+            )
+        if X.format in ("csr", "csc"):
+            _check_compressed(X)
     rows = check_array(
         X,
         accept_sparse="csr",

@@ -39,7 +39,7 @@ import numpy.typing as npt
 
 from tagstream import registry
 from tagstream.base import StreamClassifier
-from tagstream.checks import DataError
+from tagstream.checks import WIDEST_ROWS, DataError
 from tagstream.upgrade import from_format_1
 from tagstream.version import __version__
 
@@ -55,8 +55,6 @@ OLDEST = 1  # format that can still be read
 LARGEST_HEADER = 4 << 20
 # A list of at least this many plain values is kept in arrays rather than in the header.
 LONG_LIST = 64
-# Features that a file of any size may ask for, in rows that are sparse; else by its size.
-WIDEST_ROWS = 1 << 24
 # A dimension of an array without entries, which takes no room in the file; else by its size.
 LARGEST_EMPTY = 1 << 22
 
