@@ -30,6 +30,7 @@ MODULES = {
     "tagstream.metrics": None,
     "tagstream.persist": None,
     "tagstream.compat.river": None,
+    "tagstream.cluster": ["RayStore", "ShardLostError", "load", "save"],
 }
 
 
