@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 import reference as slow
 from checks import assert_same_state
 from tagstream import KNN, OML, make_stream, projection
+from tagstream.memory import LocalStore, Neighbors
 from tagstream.schedule import next_choice, next_fit
 
 PLAIN = {"scale": None, "lift": None, "ridge": 2.0}  # nothing is chosen, nothing is drawn
@@ -32,11 +34,52 @@ def small_lifts(monkeypatch):
     monkeypatch.setattr(projection, "LIFT_SIZE", 40)
 
 
+class Gathering(LocalStore):
+    """A store as that of a cluster: it sends the labels of neighbours, and only those."""
+
+    def neighbors(self, *positions):
+        wanted, place = np.unique(
+            np.concatenate([at.ravel() for at in positions]), return_inverse=True
+        )
+        rows = np.split(place - (wanted[0] < 0), np.cumsum([at.size for at in positions])[:-1])
+        labels = super().neighbors().labels[wanted[wanted >= 0]]
+        rows = tuple(r.reshape(at.shape) for r, at in zip(rows, positions, strict=True))
+        return Neighbors(rows, labels, np.empty((0, 0), np.uint8), np.empty(0, bool))
+
+
 def draw(n=200, p=8, q=5, seed=0, sparse=False, **how):
     how = {"n_factors": min(3, p, q - 1), "cardinality": min(2.5, q / 3), "sparse": sparse} | how
     made = make_stream(n, p=p, q=q, seed=seed, **how)
     X = made.X if sparse else np.asarray(made.X, np.float64)
     return X, np.asarray(made.Y.toarray() if sp.issparse(made.Y) else made.Y, np.uint8)
+
+
+@pytest.mark.parametrize("window", [None, 60])
+def test_asking_before_learning_changes_nothing_wherever_examples_are_kept(window):
+    class Home:
+        def open(self, p, *, sparse, window):
+            return Gathering(p, sparse=sparse, window=window)
+
+    X, Y = draw(90)
+    plain = OML(3, random_state=0, window=window).partial_fit(X, Y)
+    model = OML(3, random_state=0, window=window, store=Home()).partial_fit(X[:40], Y[:40])
+    for x, y in zip(X[40:], Y[40:], strict=True):
+        model.predict_one(x)
+        model.learn_one(x, y)
+    assert_same_state(model.to_state()["learner"], plain.to_state()["learner"])
+
+
+@pytest.mark.parametrize("make", [partial(OML, random_state=0), KNN])
+def test_a_lag_that_is_set_later_is_for_the_next_fit(make):
+    X, Y = draw(90)
+    plain, asked = (make(head=True).partial_fit(X[:40], Y[:40]).set_params(lag=3) for _ in range(2))
+    same = make(head=True).partial_fit(X, Y)
+    for x, y in zip(X[40:], Y[40:], strict=True):
+        asked.predict_one(x)
+        asked.learn_one(x, y)
+        plain.learn_one(x, y)
+    for model in plain, asked:
+        assert_same_state(model.to_state()["learner"], same.to_state()["learner"])
 
 
 def as_sets(Y, names="abcdefghijkl"):

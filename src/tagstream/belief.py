@@ -131,6 +131,11 @@ class Belief:
         self._asked: _Asked | None = None
 
     @property
+    def lag(self) -> int:
+        """How many items late labels come."""
+        return self.head.lag
+
+    @property
     def n_votes(self) -> int:
         """How many neighbours vote."""
         return self.head.votes[-1]
@@ -216,7 +221,7 @@ class Belief:
         self, items: Items, store: Store, positions: Positions
     ) -> tuple[Items, Positions]:
         """Look up what was near items when they came."""
-        lo, ends = store.first_seen(positions), positions - self.head.lag
+        lo, ends = store.first_seen(positions), positions - self.lag
         if self._recent is not None:
             end, scaled = int(positions[-1]) + 1, self._scaled(items.rows)
             self._recent.append(scaled)
@@ -249,7 +254,7 @@ class Belief:
 
     def _n_recent(self, store: Store) -> int:
         """Return how many of the latest rows are kept here: never more than the store keeps."""
-        n = RECENT + self.head.lag
+        n = RECENT + self.lag
         return n if store.window is None else min(n, store.window)
 
     def _scaled(self, rows: Rows) -> npt.NDArray[np.float32]:
@@ -316,18 +321,19 @@ class Belief:
     # ------------------------------------------------------------------ scores
     def scores(self, items: Items, store: Store) -> Vector:
         """Return the probabilities of m items, (m, q)."""
-        looked = self._look_up(*self._look(items, store))
-        asked = looked.evidence.found
+        items, near = self._look(items, store)
+        looked = self._look_up(items, store, near)
         # Where labels come late, or all that is stored votes, what is learnt from is another thing.
-        if len(asked) == 1 and not self.head.lag and len(store) > self.n_votes:
-            near = looked.evidence.near
+        if items.rows.shape[0] == 1 and not self.lag and len(store) > self.n_votes:
+            assert items.found is not None
             nearest = looked.copied._replace(positions=looked.nearest)
-            self._asked = _Asked(bits_of(items.rows), store.n_seen, asked, near, nearest)
+            self._asked = _Asked(bits_of(items.rows), store.n_seen, items.found, near, nearest)
         return self._blend(self.head.score(looked.evidence, self.fast), looked)[0]
 
     def reasons(self, items: Items, store: Store) -> Reasons:
         """Return the probabilities of m items with what they are made of."""
-        looked = self._look_up(*self._look(items, store))
+        items, near = self._look(items, store)
+        looked = self._look_up(items, store, near)
         of_head = self.head.explain(looked.evidence, self.fast)
         p, kappas = self._blend(of_head.p, looked)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -336,7 +342,7 @@ class Belief:
         parts = np.concatenate([of_head.parts, gain[:, :, None]], axis=2)
         return Reasons(p, parts, np.where(kappas > 0, looked.nearest, -1))
 
-    def _look(self, items: Items, store: Store) -> tuple[Items, Store, Positions]:
+    def _look(self, items: Items, store: Store) -> tuple[Items, Positions]:
         """Look up what is near items that are not stored."""
         n, m = len(store), items.rows.shape[0]
         lo, hi = np.zeros(m, np.int64), np.full(m, n)
@@ -344,11 +350,11 @@ class Belief:
             if items.found is None:
                 found = store.search_rows(items.rows, self.n_asked(store))[1]
                 items = items._replace(found=found)
-            return items, store, _NO_POSITIONS
+            return items, _NO_POSITIONS
         lo, scaled = np.maximum(lo, n - RECENT), self._scaled(items.rows)
         if items.found is None:
             items = items._replace(found=self._near(scaled, self.n_votes, lo, hi, n))
-        return items, store, self._near(scaled, NEAR, lo, hi, n)
+        return items, self._near(scaled, NEAR, lo, hi, n)
 
     def _look_up(
         self,
@@ -404,7 +410,7 @@ class Belief:
             "factor": self._factor.copy(),
             "n_recent": 0 if self._recent is None else len(self._recent),
             "votes": list(self.head.votes),
-            "lag": self.head.lag,
+            "lag": self.lag,
         }
 
     def load(

@@ -128,11 +128,12 @@ class KNN(NeighborClassifier):
         positions = len(store) + np.arange(rows.shape[0])
         store.append(rows, labels, ids)
         lo = store.first_seen(positions)
-        if self._belief is not None:
-            ends = np.maximum(positions - self.lag, lo)
-            found = store.search_rows(rows, self._belief.n_asked(store), lo, ends)[1]
+        belief = self._belief
+        if belief is not None:
+            ends = np.maximum(positions - belief.lag, lo)
+            found = store.search_rows(rows, belief.n_asked(store), lo, ends)[1]
             items = Items(rows, found, None, inputs_of(None))
-            self._belief.learn(items, labels, store, seen)
+            belief.learn(items, labels, store, seen)
         if self.vote == "map":
             asked = min(self.n_neighbors, len(store))
             found = store.search_rows(rows, asked, lo, positions)[1]

@@ -174,8 +174,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             nearest = found[:, 0]
             theirs = store.labels(np.maximum(nearest, 0))
             self._embedding.play(made, labels, theirs, nearest < 0, step_max=self.step_max)
-            if belief is not None and self.lag:
-                ends = np.maximum(positions - self.lag, lo)
+            if belief is not None and belief.lag:
+                ends = np.maximum(positions - belief.lag, lo)
                 found = store.search_codes(made.codes, k, lo, ends)[1]
             items = Items(rows, found, made.Z, made.inputs)
         if belief is not None:
