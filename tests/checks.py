@@ -760,9 +760,9 @@ def check_a_correction_holds_at_once(make: Make) -> None:
     model = make(n_neighbors=1).partial_fit(X, as_sets(Y))
     item = N - 5
     model.relabel(item, {"a", "brand new"})
-    row, labels = model.item(item)
+    row, labels, unknown = model.item(item)
     np.testing.assert_array_equal(np.asarray(row), X[item : item + 1].astype(np.float32))
-    assert labels == {"a", "brand new"}
+    assert (labels, unknown) == ({"a", "brand new"}, set())
     if getattr(model, "vote", "majority") == "majority":
         assert model.predict_sets(X[item : item + 1]) == [{"a", "brand new"}]
     assert model.classes_.tolist()[-1] == "brand new"

@@ -11,7 +11,7 @@ import pytest
 from checks import assert_same_state
 from tagstream import KNN, OLANSGD, OML, Tagger
 from tagstream.checks import DataError
-from tagstream.data import iter_jsonl
+from tagstream.data import Batch, iter_csv, iter_jsonl
 from tagstream.persist import save
 from tagstream.tagger import Learnt
 from tagstream.text import Columns, Text
@@ -265,6 +265,9 @@ def test_a_text_of_which_nothing_was_met_falls_back_to_how_frequent_tags_are_and
     kept = some if window is None else some[-window:]
     shares = {tag: sum(tag in one["y"] for one in kept) / len(kept) for tag in TOPICS}
     assert told.scores == pytest.approx(shares, abs=1e-6)
+    why = tagger.explain({"text": "ξυζ ωψχ"})
+    assert [*why.scores.items()] == [*told.scores.items()]
+    assert (why.voters, why.parts, why.copy_of) == ({}, {}, None)
 
 
 def test_an_unknown_text_is_told_from_one_whose_features_share_columns_with_known_ones():
@@ -315,6 +318,47 @@ def test_a_known_id_is_a_correction():
     why = tagger.explain({"text": same["text"]})
     assert why.corrected
     assert (why.copy_of.id, why.copy_of.text) == ("r7", same["text"])
+    near = {n.id: n.distance for n in tagger.explain({"text": same["text"] + " maybe"}).neighbors}
+    assert near["r7"] > 0
+    assert tagger.explain({"text": same["text"] + " maybe"}).copy_of.distance == near["r7"]
+
+
+@pytest.mark.parametrize("made", ["1", "?"])
+def test_the_same_table_learnt_again_changes_nothing(made):
+    table = f"id,f,g,a,b\ni,1,2,1,0\nj,2,3,0,{made}\nk,5,1,0,0\n".encode()
+    tagger = Tagger(KNN(1))
+
+    def learn(table):
+        (batch,) = iter_csv(io.BytesIO(table), labels=["a", "b"], ids="id")
+        return tagger.learn(batch)
+
+    assert learn(table) == Learnt(new=3)
+    before = state(tagger)
+    assert learn(table) == Learnt(unchanged=3)
+    assert_same_state(state(tagger), before)
+    # what was not known is told
+    assert learn(table.replace(b"?", b"0")) == Learnt(
+        corrected=made == "?", unchanged=3 - (made == "?")
+    )
+    assert tagger.learner.item("j").unknown == set()
+
+
+def test_columns_must_be_named_where_labels_are_not_known():
+    tagger = Tagger(KNN(1))
+    with pytest.raises(ValueError, match="label_names must be given"):
+        tagger.learn(Batch(np.eye(2), [("a",), ()], unknown=[("b",), ()]))
+    assert tagger.featurizer is None
+
+
+def test_a_number_for_an_id_is_that_of_an_item_without_one_however_they_are_cut():
+    some = [{"id": "a", "text": "sea", "y": ["x"]}, {"text": "sun", "y": ["y"]}]
+    some += [{"id": 1, "text": "ski", "y": ["z"]}, {"text": "surf", "y": ["x"]}]
+    whole, other = Tagger(KNN(1)), Tagger(KNN(1))
+    assert whole.learn(some) == Learnt(new=3, corrected=1)
+    for record in some:
+        other.learn(record)
+    assert whole.ids == other.ids == ["a", 1, 3]
+    assert_same_state(state(other), state(whole))
 
 
 def test_a_known_id_with_another_text_takes_the_place_of_the_old_item():

@@ -151,7 +151,7 @@ class _Reader:
             chosen = chosen[:, None] == self._model.classes_
         if not known.all():
             scores[~known], chosen[~known] = self._priors(), 0
-        names = np.array([*self.tags, None], object)[:-1]
+        names = self._names()
         return [
             _suggestion(names, *one, top=top)
             for one in zip(scores, chosen.astype(bool), known.tolist(), strict=True)
@@ -160,20 +160,31 @@ class _Reader:
     def explain(self, record: Record | Batch) -> Explanation:
         """Tell why a record gets its tags: the nearest items with their texts, and what spoke.
 
-        The record may come as a batch of one.
+        The record may come as a batch of one.  If nothing in it was met before, its scores are how
+        frequent each tag is, as in :meth:`suggest`.
         """
         if not hasattr(self._model, "explain"):
             if self._model is None:
                 raise ValueError("the tagger must have learnt something before it can explain")
             raise ValueError("the learner must keep items to explain with; use OML or KNN")
         one = record if isinstance(record, Batch) else as_batch(_without_tags([record]))
-        (why,) = self._model.explain(self._rows(one))
+        rows = self._rows(one)
+        (why,) = self._model.explain(rows)
+        if not self._knows(rows)[0]:  # what is near it is so by chance
+            nothing = np.zeros(len(self.tags), np.bool_)
+            prior = _suggestion(self._names(), self._priors(), nothing, known=False, top=None)
+            why = replace(
+                why, scores=prior.scores, voters={}, parts={}, copy_of=None, corrected=False
+            )
         near = tuple(replace(n, text=self._texts.get(n.id)) for n in why.neighbors)
         copied = why.copy_of
         if copied is not None:
             copied = replace(copied, text=self._texts.get(copied.id))
         told: Explanation = replace(why, neighbors=near, copy_of=copied)
         return told
+
+    def _names(self) -> npt.NDArray[Any]:
+        return np.array([*self.tags, None], object)[:-1]
 
     def _rows(self, batch: Batch) -> Rows:
         assert self.featurizer is not None
@@ -284,8 +295,9 @@ class Tagger(_Reader):
         """Learn records that have tags; one whose id is known is a correction.
 
         If the record of a known id is the same as before, its tags are replaced; otherwise the old
-        item is forgotten and the new one learnt.  A list is checked as a whole before anything
-        changes; an iterator is learnt as it comes.
+        item is forgotten and the new one learnt.  An item without an id goes by its number in the
+        stream, and a record with that number for an id corrects it.  A list is checked as a whole
+        before anything changes; an iterator is learnt as it comes.
 
         A log of a service may hold changes between the records, such as
         ``{"event": "rename", "old": "sea", "new": "ocean"}``: each is made in its place, and what
@@ -330,6 +342,8 @@ class Tagger(_Reader):
     def _learn_batch(self, batch: Batch) -> Learnt:
         if batch.changes is not None:
             return self._learn_log(batch)
+        if batch.unknown is not None and batch.label_names is None:
+            raise ValueError("label_names must be given where labels are not known")
         some = [i for i, labels in enumerate(batch.label_sets) if labels is not None]
         skipped = len(batch) - len(some)
         if not some:
@@ -351,7 +365,8 @@ class Tagger(_Reader):
                 stop = len(some)
             met: set[Hashable] = set()
             while stop < len(some) and not self._is_known(names, stop, met):
-                met.add(None if names is None else names[stop])
+                name = None if names is None else names[stop]
+                met.add(self.n_items + stop - start if name is None else name)
                 stop += 1
             if stop > start:
                 chosen = some[start:stop]
@@ -415,11 +430,13 @@ class Tagger(_Reader):
     def _replace(self, batch: Batch, i: int, row: Rows) -> Learnt:
         """Take a record whose id is known as a correction."""
         assert batch.ids is not None
-        name, (Y, classes) = batch.ids[i], _labels(batch, [i])
-        stored, labels = self.learner.item(name)
-        if (stored != row.astype(np.float32)).sum() == 0:
-            if classes is None and Y[0] == labels:
+        name = batch.ids[i]
+        item = self.learner.item(name)
+        if (item.row != row.astype(np.float32)).sum() == 0:
+            unknown = set() if batch.unknown is None else set(batch.unknown[i])
+            if item.labels == set(batch.label_sets[i] or ()) and item.unknown == unknown:
                 return Learnt(unchanged=1)
+            Y, classes = _labels(batch, [i])
             self.learner.relabel(name, Y[0], classes=classes)
             return Learnt(corrected=1)
         self.forget(name)
@@ -570,13 +587,9 @@ def _checked_tags(tags: Iterable[str]) -> list[str]:
 
 def _labels(batch: Batch, some: list[int]) -> tuple[Any, Sequence[str] | None]:
     """Return the labels of some records as a learner takes them, and the names of columns."""
-    if batch.label_names is None and batch.unknown is None:
-        return [set(batch.label_sets[i] or ()) for i in some], None
     names = batch.label_names
     if names is None:
-        assert batch.unknown is not None
-        pairs = zip(batch.label_sets, batch.unknown, strict=True)
-        names = tuple(dict.fromkeys(tag for pair in pairs for part in pair for tag in part or ()))
+        return [set(batch.label_sets[i] or ()) for i in some], None
     column = {name: j for j, name in enumerate(names)}
     Y = np.zeros((len(some), len(names)), np.uint8 if batch.unknown is None else np.float64)
     for row, i in enumerate(some):

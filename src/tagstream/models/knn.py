@@ -26,7 +26,7 @@ from tagstream.belief import Items
 from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
 from tagstream.fastmap import inputs_of
 from tagstream.labels import Labels
-from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier
+from tagstream.models.neighbors import BLOCK, Located, NeighborClassifier, Positions
 
 __all__ = ["KNN"]
 
@@ -139,8 +139,10 @@ class KNN(NeighborClassifier):
             found = store.search_rows(rows, asked, lo, positions)[1]
             self._enter(self._count(found), labels)
 
-    def _locate(self, rows: Rows, k: int) -> Located:
-        squares, found = self._store.search_rows(rows, k)
+    def _locate(
+        self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> Located:
+        squares, found = self._store.search_rows(rows, k, lo, hi)
         return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
 
     # ------------------------------------------------------------------ corrections

@@ -22,7 +22,9 @@ from tagstream.memory import LocalStore, Store
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["BLOCK", "Explanation", "Located", "Neighbor", "NeighborClassifier"]
+__all__ = ["BLOCK", "Explanation", "Item", "Located", "Neighbor", "NeighborClassifier"]
+
+Positions = npt.NDArray[np.int64]
 
 BLOCK = 4096  # examples that are embedded and looked up at a time,
 CELLS = 1 << 22  # or fewer where there are many labels
@@ -55,7 +57,8 @@ class Explanation:
         Suggested label name to what each source adds to its log-odds: votes, regression, fast
         map, prior, recent labels, copy.  Empty for learners without a head.
     copy_of : Neighbor or None
-        The stored item that is nearly the same and lent its labels.
+        The stored item that is nearly the same, feature by feature, and lent its labels.  It need
+        not be among the nearest, whose distances are those of what matters to labels.
     corrected : bool
         Whether that item was corrected.
     """
@@ -66,6 +69,23 @@ class Explanation:
     parts: dict[Hashable, dict[str, float]] = field(default_factory=dict)
     copy_of: Neighbor | None = None
     corrected: bool = False
+
+
+class Item(NamedTuple):
+    """A stored item.
+
+    Attributes
+    ----------
+    row : array or CSR matrix of shape (1, p)
+    labels : set
+        The names of the labels that it is known to have.
+    unknown : set
+        Of which it is not known whether it has them.
+    """
+
+    row: Rows
+    labels: set[Hashable]
+    unknown: set[Hashable]
 
 
 class Located(NamedTuple):
@@ -102,8 +122,13 @@ class NeighborClassifier(StreamClassifier):
     _store: Store
     _belief: Belief | None = None
 
-    def _locate(self, rows: Rows, k: int) -> Located:
-        """Return the k nearest stored items of each row, of single precision."""
+    def _locate(
+        self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> Located:
+        """Return the k nearest of all stored items, or of those at [lo, hi), of each row.
+
+        Rows are of single precision.
+        """
         raise NotImplementedError
 
     def _check_neighbors(self) -> None:
@@ -231,13 +256,19 @@ class NeighborClassifier(StreamClassifier):
                 self._stop(seen)
 
     # ------------------------------------------------------------------ corrections
-    def item(self, id: Hashable) -> tuple[Rows, set[Hashable]]:
-        """Return a stored item: its row of shape (1, p), and the labels it is known to have."""
+    def item(self, id: Hashable) -> Item:
+        """Return a stored item: its row, and its labels."""
         with self._lock:
             position = self._position(id)
-            names, has = self.classes_.tolist(), self._store.labels([position]).Y[0]
+            (has,), known = self._store.labels([position])
             row = self._store.take(slice(position, position + 1))
-            return row.copy(), {names[j] for j in np.flatnonzero(has)}
+            unsure = np.zeros(len(has), np.bool_) if known is None else ~known[0]
+            return Item(row.copy(), self._named(has), self._named(unsure))
+
+    def _named(self, chosen: Any) -> set[Hashable]:
+        """Return the names of some labels."""
+        names = self.classes_.tolist()
+        return {names[j] for j in np.flatnonzero(chosen)}
 
     def relabel(self, id: Hashable, labels: Any, classes: Any = None) -> Self:
         """Give a stored item other labels: a correction.
@@ -436,7 +467,11 @@ class NeighborClassifier(StreamClassifier):
         copied = int(reasons.copy_of[i])
         if copied < 0:
             return Explanation(neighbors, shown, voters, parts)
-        (copy_of,) = self._neighbors(np.array([copied]), [0.0])
+        alone = np.array([copied])
+        distance = self._locate(
+            cut_rows(located.items.rows, i, i + 1), 1, alone, alone + 1
+        ).distances
+        (copy_of,) = self._neighbors(alone, distance[0])
         corrected = bool(self._store.corrected([copied])[0])
         return Explanation(neighbors, shown, voters, parts, copy_of, corrected)
 

@@ -25,7 +25,7 @@ from tagstream.checks import Rows, check_choice, check_number, expect_keys
 from tagstream.embedding import STATE, Embedding
 from tagstream.fastmap import inputs_of
 from tagstream.labels import Labels
-from tagstream.models.neighbors import Located, NeighborClassifier
+from tagstream.models.neighbors import Located, NeighborClassifier, Positions
 from tagstream.space import ConvexSpace, Space
 
 if TYPE_CHECKING:
@@ -210,12 +210,14 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             self._stop(self.n_seen_)
 
     # ------------------------------------------------------------------ neighbours
-    def _locate(self, rows: Rows, k: int) -> Located:
+    def _locate(
+        self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> Located:
         if self._embedding.projection is None:
-            squares, found = self._store.search_rows(rows, k)
+            squares, found = self._store.search_rows(rows, k, lo, hi)
             return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
         made = self._embedding(rows, self._store.n_labels)
-        squares, found = self._store.search_codes(made.codes, k)
+        squares, found = self._store.search_codes(made.codes, k, lo, hi)
         items = Items(rows, found, made.Z, made.inputs)
         return Located(items, np.sqrt(squares) * self._embedding.space.scale)
 

@@ -23,7 +23,7 @@ from tagstream.checks import Rows, check_choice, check_number, expect_keys
 from tagstream.fastmap import inputs_of
 from tagstream.labels import Labels
 from tagstream.memory import DenseRows
-from tagstream.models.neighbors import Located, NeighborClassifier
+from tagstream.models.neighbors import Located, NeighborClassifier, Positions
 from tagstream.space import Space
 
 __all__ = ["PublishedOML"]
@@ -163,12 +163,14 @@ class PublishedOML(NeighborClassifier):
         raise ValueError("labels of the published method must stay as they are; use OML")
 
     # ------------------------------------------------------------------ neighbours
-    def _locate(self, rows: Rows, k: int) -> Located:
+    def _locate(
+        self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> Located:
         if self._projection is None:
-            squares, found = self._store.search_rows(rows, k)
+            squares, found = self._store.search_rows(rows, k, lo, hi)
             return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
         space, codes = self._codes()
-        squares, found = codes.search(space.encode(self._projection(rows)), k)
+        squares, found = codes.search(space.encode(self._projection(rows)), k, lo, hi)
         items = Items(rows, found, None, inputs_of(None))
         return Located(items, np.sqrt(squares) * space.scale)
 
