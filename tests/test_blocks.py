@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from checks import as_sets, assert_same_state, binary_stream, feed, stream
+from tagstream.checks import WIDEST_ROWS
 from tagstream.labels import Labels
 from tagstream.models.blocks import LARGEST_CORE, Block, Scaling, solve_upper, to_unit
 from tagstream.models.olansgd import OLANSGD
@@ -331,14 +332,14 @@ def test_a_network_must_make_sense(make, name, value, message):
 
 @pytest.mark.parametrize("make", [lambda: OSMLELM(200, random_state=0), OLANSGD])
 def test_a_few_rows_or_bytes_cannot_ask_for_gigabytes(make):
-    row = sp.csr_matrix(([1.0], ([0], [7])), shape=(1, LARGEST_CORE))
+    row = sp.csr_matrix(([1.0], ([0], [7])), shape=(1, WIDEST_ROWS))
     model = make()
     with pytest.raises(ValueError, match=f"hold at most {LARGEST_CORE} numbers, got"):
-        model.partial_fit(row, [{"a"}])
+        model.partial_fit(row, [set("abcd")])
     with pytest.raises(NotFittedError):
         model.predict(row)
-    state = model.partial_fit(row[:, :9], [{"a"}]).to_state()
-    state["n_features"] = state["learner"]["block"]["width"] = LARGEST_CORE
+    state = model.partial_fit(row[:, :9], [set("abcd")]).to_state()
+    state["n_features"] = state["learner"]["block"]["width"] = WIDEST_ROWS
     with pytest.raises(ValueError, match=f"hold at most {LARGEST_CORE} numbers, got"):
         type(model).from_state(state)
 
