@@ -91,12 +91,25 @@ LETTERS = """body\ttags
 plain text\t
 "a ""quoted"" word"\tsun
 """
+WORDS = """id;text;y;when
+1;Low tide;sea;noon
+2;"Sun; and a breeze";sun;
+;who knows;?;
+4;rain;  wet ;7
+"""
+FLAGS = """a,text,y
+1,2,
+0,0,1
+3,.5,0
+"""
 LINES = "Low tide\n\nSun and a breeze ☀\nlast\n"
 SEEDS: list[tuple[str, dict[str, Any], str]] = [
     ("arff", {}, DENSE),
     ("arff", {"labels": -2}, SPARSE),
     ("arff", {"labels": ["c", "d"], "missing": 0.0}, SPARSE),
     ("csv", {"labels": "tag_", "ids": "id"}, TABLE),
+    ("csv", {}, WORDS),
+    ("csv", {"labels": "y"}, FLAGS),
     ("jsonl", {}, POSTS),
     ("jsonl", {}, NUMBERS),
     ("jsonl", {}, NAMED),

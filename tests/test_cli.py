@@ -314,7 +314,7 @@ def test_a_bad_line_stops_after_what_was_learnt_and_can_be_mended(run, tmp_path)
     code, _, err = run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--chunk", "10")
     assert code == 1
     assert is_one_line(err)
-    assert "a.jsonl:26: must be a JSON object" in err
+    assert "a.jsonl:26: must be one JSON object per line" in err
     assert persist.inspect("m.tgs").n_seen == 20
     (tmp_path / "a.jsonl").write_text("\n".join(good) + "\n")
     run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--chunk", "10")

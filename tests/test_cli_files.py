@@ -84,6 +84,78 @@ def test_columns_are_told_apart_by_whatever_stands_between(run, tmp_path, name, 
     assert [record["id"] for record in found] == [f"p{i}" for i in range(60)]
 
 
+def table(n, header="id,text,tag"):
+    rows = [f"{p['id']},{p['text']},{p['y'][0]}" for p in posts(n)]
+    return "\n".join([header, *rows]) + "\n"
+
+
+NAMED = ("--text", "text", "--labels", "tag", "--ids", "id")
+
+
+def test_a_column_of_words_is_one_tag_per_record(run, tmp_path):
+    (tmp_path / "a.csv").write_text(table(60))
+    assert "60 records learnt" in run("learn", "a.csv", *NAMED, *SMALL, "-m", "m.tgs")[2]
+    tagger = Tagger.open("m.tgs")
+    assert {*tagger.tags} == {"sea", "food", "code"}
+    assert sum(tagger.counts.values()) == 60
+    # labels are ignored in what is to be predicted, whatever they are
+    (tmp_path / "new.csv").write_text(f'text,tag\n{ASK},"sea, sun"\n')
+    found = records_of(run("predict", "new.csv", "-m", "m.tgs")[1])
+    assert found == [{"id": 0, "labels": ["sea"]}]
+    (tmp_path / "b.csv").write_text('id,text,tag\nn1,swim,"sea, sun"\n')
+    code, _, err = run("learn", "b.csv", "-m", "m.tgs")
+    assert code == 1
+    assert is_one_line(err)
+    assert "b.csv:2: column 'tag' must hold one tag, got 'sea, sun'" in err
+    assert "say --labels 'tag' --sep ','\n" in err
+
+
+def test_a_column_of_0_and_1_stays_a_tag_of_that_name(run, tmp_path):
+    rows = [f"{p['text']},{int('sea' in p['y'])}" for p in posts(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["text,sea", *rows]) + "\n")
+    args = ("learn", "a.csv", "--text", "text", "--labels", "sea", *SMALL, "-m", "m.tgs")
+    assert "knows 1 tag\n" in run(*args)[2]
+    assert Tagger.open("m.tgs").counts == {"sea": sum("sea" in p["y"] for p in posts(60))}
+
+
+def test_words_tag_rows_of_numbers_too(run, tmp_path):
+    X, Y = song_table(60)
+    kinds = [["calm" if y[0] else "wild"] for y in Y]
+    write_csv(tmp_path / "a.csv", X, kinds, names=("kind",))
+    assert "knows 2 tags" in run("learn", "a.csv", "--labels", "kind", "-m", "m.tgs")[2]
+    assert len(records_of(run("predict", "a.csv", "-m", "m.tgs")[1])) == 60
+    (tmp_path / "new.csv").write_text("a,b,c\n2,0,0\n-2,0,0\n")
+    found = records_of(run("predict", "new.csv", "-m", "m.tgs")[1])
+    assert [record["labels"] for record in found] == [["calm"], ["wild"]]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_table_with_the_names_of_json_lines_needs_no_options(run, tmp_path, name):
+    content = table(60, "id,text,y")
+    (tmp_path / name).write_text(content.replace(",", "\t") if name == "a.tsv" else content)
+    assert "60 records learnt" in run("learn", name, *SMALL, "-m", "m.tgs")[2]
+    assert Tagger.open("m.tgs").ids == [f"p{i}" for i in range(60)]
+    new = f"id,text\nn1,{ASK}\n"
+    out = run("predict", "-", "--format", "csv", "-m", "m.tgs", stdin=new)[1]
+    assert records_of(out) == [{"id": "n1", "labels": ["sea"]}]
+
+
+def test_what_was_learnt_of_json_lines_predicts_a_table_without_options(run, tmp_path, learnt):
+    (tmp_path / "new.csv").write_text(f'id;text;y\r\nn1;{ASK};"a, b"\r\n')
+    found = records_of(run("predict", "new.csv", "-m", learnt)[1])
+    assert found == [{"id": "n1", "labels": ["sea"]}]
+
+
+def test_a_table_of_excel_is_read(run, tmp_path):
+    rows = "".join(f'{p["id"]};"""{p["text"]}""\r\n";{"|".join(p["y"])};;\r\n' for p in posts(40))
+    (tmp_path / "a.csv").write_bytes(("\ufeffid;text;tags;;\r\n" + rows).encode())
+    args = ("learn", "a.csv", "--labels", "tags", "--sep", "|", *SMALL, "-m", "m.tgs")
+    assert "40 records learnt" in run(*args)[2]
+    tagger = Tagger.open("m.tgs")
+    assert tagger.ids == [f"p{i}" for i in range(40)]
+    assert {*tagger.tags} == {"sea", "food", "code"}
+
+
 def test_plain_lines_are_predicted(run, learnt):
     out = run("predict", "-", "--format", "lines", "-m", learnt, stdin=f"{ASK}\n\ncook soup\n")[1]
     assert [record["id"] for record in records_of(out)] == [0, 1, 2]
@@ -124,6 +196,78 @@ def test_messages_speak_of_options(run, tmp_path):
     assert "say --sep" in err
     (tmp_path / "a.arff").write_text("@relation a\n@attribute b numeric\n@data\n1\n")
     assert "--labels" in run("learn", "a.arff", "-m", "m.tgs")[2]
+
+
+def test_an_array_is_told_from_lines(run, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(posts(5)))
+    for more in ((), ("--format", "jsonl")):
+        code, _, err = run("learn", "a.json", *more, "-m", "m.tgs")
+        assert code == 1
+        assert is_one_line(err)
+        assert "a.json:1: must be one JSON object per line, got an array; jq -c '.[]' FILE" in err
+    code, _, err = run("learn", "a.json", "--format", "json", "-m", "m.tgs")
+    assert code == 2
+    assert "jsonl has one JSON object per line" in err
+    write_jsonl(tmp_path / "b.json", posts(5))
+    assert "5 records learnt" in run("learn", "b.json", *SMALL, "-m", "m.tgs")[2]
+
+
+@pytest.mark.parametrize("more", [(), ("--format", "csv")])
+def test_a_folder_is_told(run, tmp_path, more):
+    (tmp_path / "posts").mkdir()
+    for command in (("learn", "posts", "-m", "m.tgs"), ("evaluate", "posts")):
+        code, _, err = run(*command, *more)
+        assert (code, err) == (1, "tagstream: posts: must be a file, got a folder\n")
+
+
+def test_an_ending_that_tells_nothing_is_told_with_what_would(run, tmp_path):
+    (tmp_path / "a.xlsx").touch()
+    err = run("learn", "a.xlsx", "-m", "m.tgs")[2]
+    assert "the ending must tell the format, got '.xlsx'; say it with --format: arff, csv" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", "", "must hold at least one record, got none"),
+        ("a.jsonl", "\n\n", "must hold at least one record, got none"),
+        ("a.csv", "", "must not be empty"),
+        ("a.csv", "id,text,y\n", "must hold at least one record, got none"),
+        ("a.arff", "", "must not be empty"),
+        ("a.libsvm", "", "must hold at least one record, got none"),
+    ],
+)
+def test_an_empty_file_is_told_as_such(run, tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    for command in (("learn", name, "-m", "m.tgs"), ("evaluate", name)):
+        assert run(*command) == (1, "", f"tagstream: {name}: {message}\n")
+
+
+def test_a_text_in_another_field_is_hinted_at(run, tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", renamed(5))
+    err = run("learn", "a.jsonl", "-m", "m.tgs")[2]
+    assert is_one_line(err)
+    assert 'must have either "x" or "text", got the fields key, body, tags; ' in err
+    assert err.endswith("say --text FIELD\n")
+
+
+def test_plain_text_in_the_place_of_json_is_hinted_at(run, tmp_path, learnt):
+    code, _, err = run("predict", "-", "-m", learnt, stdin="plain text\n")
+    assert code == 1
+    assert err == (
+        "tagstream: <stdin>:1: must be one JSON object per line, got 'plain text'; "
+        "if it is plain text, say --format lines\n"
+    )
+    err = run("predict", "-", "-m", learnt, stdin='{"text": "a",}\n')[2]
+    assert 'got \'{"text": "a",}\', wrong at character 14: ' in err
+
+
+def test_plain_text_in_the_place_of_a_table_is_told(run, tmp_path):
+    (tmp_path / "a.csv").write_text(table(20))
+    run("learn", "a.csv", *NAMED, *SMALL, "-m", "m.tgs")
+    code, out, err = run("predict", "-", "-m", "m.tgs", stdin="plain text\n")
+    assert (code, out) == (1, "")
+    assert "<stdin>:1: the columns must include 'text', got plain text" in err
 
 
 def test_a_file_without_labels_is_refused(run, tmp_path):

@@ -123,6 +123,36 @@ def test_items_without_an_id_are_called_by_their_number(run, tmp_path):
     assert Tagger.open("m.tgs").learner.item(7)[1] == {"winter"}
 
 
+def test_ids_that_are_numbers_are_written_as_text(run, tmp_path):
+    records = [{**post, "id": i} for i, post in enumerate(posts(20), 100)]
+    write_jsonl(tmp_path / "a.jsonl", records)
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs")
+    assert "107: winter (it had" in run("correct", "m.tgs", "107", "--tags", "winter")[2]
+    assert run("forget", "m.tgs", "107", "108")[0] == 0
+    assert Tagger.open("m.tgs").ids == [i for i in range(100, 120) if i not in (107, 108)]
+
+
+def test_a_tag_may_have_a_comma_in_it(run, model):
+    args = ("correct", "m.tgs", "p0", "--tags")
+    assert "p0: a,b (it had" in run(*args, "a,b", "--sep", "|")[2]
+    assert Tagger.open(model).learner.item("p0")[1] == {"a,b"}
+    before = model.read_bytes()
+    for wrong in ("a,b", "sea,a,b"):
+        code, _, err = run(*args, wrong)
+        assert code == 1
+        assert is_one_line(err)
+        assert "--tags must name whole tags, got the parts of 'a,b'; put '|'" in err
+        assert model.read_bytes() == before
+    assert run(*args, "sea|a,b", "--sep", "|")[0] == 0
+    assert run(*args, "a;b", "--sep", ";")[0] == 0  # if two tags are meant
+    assert Tagger.open(model).learner.item("p0")[1] == {"a", "b"}
+    run(*args, "a,b", "--sep", "|")
+    assert run("tags", "rename", "m.tgs", "a,b", "c,d")[2] == "a,b is now c,d\n"
+    assert run("tags", "merge", "m.tgs", "c,d", "a", "--into", "e,f")[0] == 0
+    assert run("tags", "remove", "m.tgs", "e,f")[2] == "e,f is gone from 1 item\n"
+    assert "--sep" in run("correct", "--help")[1]
+
+
 def test_items_are_forgotten_with_their_texts(run, model):
     assert run("forget", "m.tgs", "p3", "p4", "p3")[2] == "2 items forgotten; m.tgs keeps 58\n"
     assert not {"p3", "p4"} & {*Tagger.open(model).ids}
@@ -192,6 +222,16 @@ def test_a_copy_of_a_corrected_item_says_so(run, model):
     run("correct", "m.tgs", "p0", "--tags", "winter")
     out = run("explain", post["text"], "-m", "m.tgs")[1]
     assert "a copy of item p0, corrected by you: winter" in out
+
+
+def test_an_id_in_the_place_of_a_text_is_told(run, model):
+    (post,) = posts(1)
+    code, out, err = run("explain", "p0", "-m", "m.tgs", "--json")
+    assert code == 0
+    assert json.loads(out)["known"] is False
+    tags = ", ".join(sorted(post["y"]))
+    assert err == f"'p0' is taken as a text; for the stored item p0 ({tags}), give its text\n"
+    assert run("explain", post["text"], "-m", "m.tgs")[2] == ""
 
 
 def test_words_are_bold_on_a_terminal(run, model, monkeypatch):

@@ -296,7 +296,6 @@ def test_a_bad_row_is_refused_with_its_line(rows, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "0: must not be empty"),
         ("\n\n", "2: must have a line @data"),
         ("@relation x\n", "1: must have a line @data"),
         ("@relation x\n@data\n", "2: must declare an attribute"),

@@ -22,6 +22,7 @@ from tagstream.data import (
     FORMATS,
     Dataset,
     Hashing,
+    iter_arff,
     iter_csv,
     iter_jsonl,
     iter_lines,
@@ -35,6 +36,7 @@ from tagstream.data import (
     write_libsvm,
 )
 from tagstream.data.dataset import collect, join
+from tagstream.data.records import as_batch
 
 # a busy machine is not a failure
 fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -103,7 +105,6 @@ def test_csv_unknown_labels_become_nan(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("", {}, "0: must not be empty"),
         ("a,b\n1\n", {}, "2: a row must have 2 values, got 1"),
         ("a,b\n1,x\n", {}, "2: column 'b' must be a finite number, got 'x'"),
         ("a,b\n1,inf\n", {}, "2: column 'b' must be a finite number, got 'inf'"),
@@ -123,6 +124,110 @@ def test_bad_csv_is_refused_with_its_line(text, options, message):
     with pytest.raises(DataError) as caught:
         read_csv(text, **options)
     assert str(caught.value).startswith(f"<stream>:{message}")
+
+
+def test_an_empty_file_is_told_without_a_line():
+    for read in (iter_csv, iter_arff):
+        with pytest.raises(DataError, match=r"^<stream>: must not be empty$"):
+            list(read(io.BytesIO(b"")))
+
+
+def test_the_words_of_one_column_are_tags():
+    content = "a,tag\n1, sea \n2,\n3,?\n4,1\n"
+    (batch,) = read_csv(content, labels="tag")
+    assert batch.items.tolist() == [[1], [2], [3], [4]]
+    assert batch.label_sets == [("sea",), None, None, ("1",)]
+    assert (batch.label_names, batch.unknown) == (None, None)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 9])
+def test_the_first_value_tells_words_from_0_and_1(chunk):
+    words = read_csv("a,tag\n1,\n2,sea\n3,0\n", labels="tag", chunk=chunk)
+    assert [labels for b in words for labels in b.label_sets] == [None, ("sea",), ("0",)]
+    flags = read_csv("a,tag\n1,?\n2,0\n3,1.0\n", labels="tag", chunk=chunk)
+    assert [labels for b in flags for labels in b.label_sets] == [None, (), ("tag",)]
+    assert flags[-1].label_names == ("tag",)
+    with pytest.raises(DataError, match="3: label 'tag' must be 0 or 1, got 'sea'; if its values"):
+        read_csv("a,tag\n1,0\n2,sea\n", labels="tag", chunk=chunk)
+
+
+@pytest.mark.parametrize(
+    ("labels", "content", "message", "tags"),
+    [
+        (["tag"], "a,tag\n1,sea\n", "label 'tag' must be 0 or 1, got 'sea'", ("sea",)),
+        (-1, "a,tag\n1,sea\n", "label 'tag' must be 0 or 1, got 'sea'", ("sea",)),
+        ("ta", "a,tag\n1,sea\n", "label 'tag' must be 0 or 1, got 'sea'", ("sea",)),
+        ("tag", "a,tag,tag_by\n1,sea,me\n", "label 'tag' must be 0 or 1, got 'sea'", ("sea",)),
+        ("tag", "a,tag\n1,2019\n", "label 'tag' must be 0 or 1, got '2019'", ("2019",)),
+        (
+            "tag",
+            'a,tag\n1,"sea, sun"\n',
+            "column 'tag' must hold one tag, got 'sea, sun'",
+            ("sea", "sun"),
+        ),
+    ],
+)
+def test_what_is_not_surely_one_tag_is_refused_and_sep_reads_it(labels, content, message, tags):
+    with pytest.raises(DataError) as caught:
+        read_csv(content, labels=labels)
+    assert str(caught.value).startswith(f"<stream>:2: {message}; if ")
+    assert str(caught.value).endswith("say labels='tag' and sep (--labels 'tag' --sep ',')")
+    (batch,) = read_csv(content, labels="tag", sep=",", text="a")
+    assert batch.label_sets == [tags]
+
+
+@pytest.mark.parametrize("cell", ['["sea", "sun"]', "['sea', 'sun']", "[]"])
+@pytest.mark.parametrize("sep", [None, ","])
+def test_a_list_in_a_cell_is_not_taken_for_a_tag(cell, sep):
+    quoted = cell.replace('"', '""')
+    with pytest.raises(DataError, match="2: column 'tags' must hold tags as they are, got a list"):
+        read_csv(f'text,tags\nHello,"{quoted}"\n', labels="tags", sep=sep)
+    assert read_csv("text,tags\nHello,[draft]\n", labels="tags")[0].label_sets == [("[draft]",)]
+
+
+def test_csv_has_the_names_of_json_lines_if_its_text_is_text():
+    (batch,) = read_csv("id,when,text,y\n7,noon,Low tide,sea\n,,Rain,\n")
+    assert batch.items == ["Low tide", "Rain"]
+    assert batch.label_sets == [("sea",), None]
+    assert batch.ids == ("7", None)
+    (batch,) = read_csv("id,text,y,tags\n7,Low tide,0,sea|sun\n", labels="tags", sep="|")
+    assert (batch.items, batch.label_sets, batch.ids) == (["Low tide"], [("sea", "sun")], ("7",))
+    (batch,) = read_csv("id,text,y\n7,Low tide,0\n", ids="y")
+    assert (batch.label_sets, batch.ids) == ([()], ("0",))
+    assert read_csv("id,text,y\n7,Low tide,0\n", labels=False)[0].label_sets == [None]
+
+
+def test_a_column_of_numbers_called_text_is_a_feature():
+    (batch,) = read_csv("id,text,y\n7,0.0,1\n8,2,0\n")
+    assert batch.items.tolist() == [[7, 0, 1], [8, 2, 0]]
+    assert batch.label_sets == [None, None]
+    with pytest.raises(
+        DataError, match=r"3: column 'text' must be .* 'Hello'; if it is no feature"
+    ):
+        read_csv("id,text,y\n7,0.0,1\n8,Hello,0\n")
+
+
+def test_columns_without_a_name_are_passed_over_beside_texts():
+    content = "id;text;y;;\r\n1;Low tide;sea;;\r\n"
+    assert read_csv(content)[0].label_sets == [("sea",)]
+    assert read_csv(content, text="text")[0].items == ["Low tide"]
+    with pytest.raises(DataError, match="1: column names must differ, got '' twice"):
+        read_csv("a,,\n1,2,3\n")
+
+
+def test_an_empty_cell_is_no_identifier():
+    (batch,) = read_csv("id,text\n1,a\n,b\n  ,c\n", text="text", ids="id")
+    assert batch.ids == ("1", None, None)
+
+
+def test_a_decimal_comma_is_told():
+    with pytest.raises(DataError, match="got '1,5'; write decimals with a point"):
+        read_csv("a;b\n1,5;2\n")
+
+
+def test_a_cell_may_be_as_long_as_a_text_of_json_lines():
+    text = "word " * 50_000
+    assert read_csv(f"text,y\n{text},sea\n")[0].items == [text]
 
 
 def test_sep_needs_a_column():
@@ -179,19 +284,26 @@ def test_hashing_refuses_nonsense(options):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "must be a JSON object, got"),
-        ("[1]", "must be a JSON object, got '[1]'"),
-        ("[" * 100_000, "must be a JSON object"),
+        ("{", "must be one JSON object per line, got '{', wrong at character 2: Expecting"),
+        ('{"x": [1, 2],}', "must be one JSON object per line, got '{\"x\": [1, 2],}', wrong at"),
+        ("[1]", "must be one JSON object per line, got an array; jq -c '.[]' FILE writes"),
+        ("[" * 100_000, "must be one JSON object per line, got an array"),
+        ("7", "must be one JSON object per line, got '7'"),
+        (
+            "Low tide",
+            "must be one JSON object per line, got 'Low tide'; "
+            "if it is plain text, say format='lines' (--format lines)",
+        ),
         ('{"y": []}', 'a record must have either "x" or "text"'),
         ('{"x": [1, 2], "text": ""}', 'a record must have either "x" or "text"'),
         ('{"x": [1]}', "x must have 2 values, got 1"),
         ('{"x": {"a": 1}}', "all records must have a vector like the first, got a mapping"),
         ('{"x": [1, "a"]}', "x must be a list of finite numbers or a mapping"),
-        ('{"x": [1, NaN]}', "must be a JSON object, got the number NaN"),
+        ('{"x": [1, NaN]}', "must be one JSON object per line, got the number NaN"),
         ('{"x": [1, 1e999]}', "x must be a list of finite numbers"),
         ('{"x": [1, 1' + "0" * 400 + "]}", "x must be a list of finite numbers"),
         ('{"x": {"a": null}}', "x must map names to finite numbers or strings, got None"),
-        ('{"x": {"a": 1, "a": 2}}', "must be a JSON object, got a key that is repeated"),
+        ('{"x": {"a": 1, "a": 2}}', "must be one JSON object per line, got a key that is repeated"),
         ('{"x": [1, 2], "y": "sea"}', "y must be a list of strings, got 'sea'"),
         ('{"x": [1, 2], "y": [1]}', "y must be a list of strings, got [1]"),
         ('{"x": [1, 2], "y": ["\\ud800"]}', "a string must be valid Unicode"),
@@ -362,14 +474,28 @@ def test_jsonl_fields_may_have_other_names():
         ({"text": "title"}, 'the first record must have "title", got the fields id, body, y'),
         ({"text": "body", "labels": "tags"}, 'the first record must have "tags", got the fields'),
         ({"text": "body", "ids": "key"}, 'the first record must have "key", got the fields id, bo'),
-        ({}, 'a record must have either "x" or "text", got the fields id, body, y'),
-        ({"text": "body"}, "y must be a list of strings, got 'a, b'; if it holds several tags"),
+        (
+            {},
+            'a record must have either "x" or "text", got the fields id, body, y; '
+            "if another is the text, say text='FIELD' (--text FIELD)",
+        ),
+        (
+            {"text": "body"},
+            "y must be a list of strings, got 'a, b'; to read tags in a string, say",
+        ),
     ],
 )
 def test_a_field_that_is_looked_for_and_not_there_is_named(options, message):
     with pytest.raises(DataError) as caught:
         read_jsonl({"id": 1, "body": "Low tide", "y": "a, b"}, **options)
     assert str(caught.value).startswith(f"<stream>:1: {message}")
+
+
+def test_options_of_files_are_not_told_to_programs():
+    for record in ({"body": "Low tide"}, {"text": "Rain", "tags": ["wet"]}, {"text": "", "y": "a"}):
+        with pytest.raises(DataError) as caught:
+            as_batch([record])
+        assert "--" not in str(caught.value)
 
 
 def test_labels_are_not_looked_at_when_they_are_not_wanted():
@@ -557,7 +683,7 @@ def test_parquet_has_the_fields_of_jsonl(tmp_path):
     with pytest.raises(DataError, match=r"2: x must be a list of finite numbers"):
         list(iter_parquet(path))
     path.write_bytes(b"PAR1 not really")
-    with pytest.raises(DataError, match=r"a\.parquet:0: must be a Parquet file"):
+    with pytest.raises(DataError, match=r"a\.parquet: must be a Parquet file"):
         list(iter_parquet(path))
     with pytest.raises(FileNotFoundError):
         list(iter_parquet(tmp_path / "none.parquet"))

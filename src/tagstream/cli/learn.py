@@ -288,6 +288,7 @@ def learn(
       tagstream learn posts.jsonl --model m.tgs
       cat more.jsonl | tagstream learn - --model m.tgs
       tagstream learn posts.csv --text body --labels tags --sep "|" --ids key -m m.tgs
+      tagstream learn posts.csv --text body --labels tag -m m.tgs      one tag per record
       tagstream learn posts.jsonl --text body --labels tags -m m.tgs
       tagstream learn posts.jsonl --update -m m.tgs
       tagstream learn songs.csv --labels -6 --method knn -p n_neighbors=5 -m songs.tgs
@@ -396,6 +397,8 @@ def _tell(run: _Run, data: str, model: str, *, stopped: bool, again: bool) -> No
         told += f" ({done.skipped:,} without labels passed over)" * bool(done.skipped)
         knows = f"{model} has seen {tagger.n_items:,} and knows {count(len(tagger.tags), 'tag')}"
         say(f"{told}; {knows}", run.quiet)
+    elif not stopped and run.n_new == 0:
+        raise Failed(f"{name_of(data)}: must hold at least one record, got none")
     elif not stopped:
         raise Failed(
             f"{name_of(data)}: must hold at least one record with labels, got none; "

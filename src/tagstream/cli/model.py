@@ -36,6 +36,18 @@ def open_tagger(path: str, encoder: str | None = None) -> Tagger:
     return tagger
 
 
+def find_item(tagger: Tagger, written: str) -> Any:
+    """Return the id that was written, a string or else a number; None if no item has it."""
+    has_item = getattr(tagger.learner, "has_item", None)
+    if has_item is None:
+        return None
+    for kind in (str, int, float):
+        with contextlib.suppress(ValueError):
+            if has_item(kind(written)):
+                return kind(written)
+    return None
+
+
 def _find_functions(encoder: str | None) -> None:
     """Let ``module:function`` be found in the folder where the command is given."""
     if encoder is not None and ":" in encoder and "" not in sys.path:

@@ -124,9 +124,9 @@ def _reading(
         typer.Option(
             "--labels",
             metavar="WHICH",
-            help="JSON Lines, Parquet, and CSV with --sep: the field of tags. ARFF and CSV: names "
-            "with commas between, a MULAN .xml file, or a number of columns (6: the first six, "
-            "-6: the last); CSV also a common beginning of names.",
+            help="The field or column of tags. ARFF and CSV with columns of 0 and 1: names with "
+            "commas between, a MULAN .xml file, or a number of columns (6: the first six, -6: the "
+            "last); CSV also a common beginning of names.",
         ),
     ] = None,
     sep: Annotated[

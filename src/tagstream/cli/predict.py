@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tagstream.cli.model import open_tagger
+from tagstream.cli.model import find_item, open_tagger
 from tagstream.cli.options import (
     ChunkOption,
     DataArgument,
@@ -27,7 +27,7 @@ from tagstream.cli.options import (
     reads,
     rule_of,
 )
-from tagstream.cli.output import Failed, new_table, put, put_json, put_table, with_marks
+from tagstream.cli.output import Failed, new_table, put, put_json, put_table, say, with_marks
 from tagstream.cli.ray import RayOption, ShardsOption, in_order
 from tagstream.cli.records import (
     Reading,
@@ -251,7 +251,7 @@ def explain(
     """Tell why an item gets its tags: what spoke for each, and the stored items nearest to it.
 
     Words that an item shares with a stored one are bold on a terminal and between *stars*
-    elsewhere.
+    elsewhere. The id of a stored item is read as a text: give the item's own text.
 
     \b
     Examples:
@@ -272,12 +272,21 @@ def explain(
         if one is None:
             raise Failed(f"{name_of(item)}: must have a record {row}, got fewer")
     else:
+        _tell_of_id(item, tagger)
         one = _typed_record(item, tagger)
     if as_json:
         put_json(_explanation(tagger, one))
     else:
         (found,) = tagger.suggest(one)
         put_explanation(tagger.explain(one), _text_of(one), known=found.known)
+
+
+def _tell_of_id(item: str, tagger: Tagger) -> None:
+    """Say that a text is not taken for the id of a stored item, if it is one."""
+    found = find_item(tagger, item)
+    if found is not None:
+        tags = ", ".join(sorted(map(str, tagger.learner.item(found)[1]))) or "no tag"
+        say(f"{item!r} is taken as a text; for the stored item {found} ({tags}), give its text")
 
 
 def _typed_record(item: str, tagger: Tagger) -> Batch:

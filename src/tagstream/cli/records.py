@@ -66,7 +66,12 @@ def format_of(path: str, said: str | None, option: str = "--format") -> str:
     from tagstream import data
 
     if said is not None and said not in FORMATS:
-        raise typer.BadParameter(f"{option} must be one of {', '.join(FORMATS)}, got {said!r}")
+        hint = "; jsonl has one JSON object per line" if said == "json" else ""
+        raise typer.BadParameter(
+            f"{option} must be one of {', '.join(FORMATS)}, got {said!r}{hint}"
+        )
+    if option == "--format" and Path(path).is_dir():
+        raise Failed(f"{path}: must be a file, got a folder")
     try:
         return said or data.format_of(path)
     except ValueError:
@@ -75,7 +80,10 @@ def format_of(path: str, said: str | None, option: str = "--format") -> str:
                 f"{path}: must be a file or the name of a data set, got neither; "
                 "see tagstream data list"
             ) from None
-        raise Failed(f"{path}: the ending does not tell the format; say it with {option}") from None
+        raise Failed(
+            f"{path}: the ending must tell the format, got {Path(path).suffix!r}; "
+            f"say it with {option}: {', '.join(FORMATS)}"
+        ) from None
 
 
 def check_columns(batch: Batch, tagger: Tagger, data: str) -> None:
@@ -267,9 +275,11 @@ class Reading:
             found["labels"] = [labels]
         if to_predict and source is not None and kind in ("csv", "tsv", "jsonl"):
             found = self._present(found, _fields(entry, source, found.get("delimiter")))
-        if to_predict and has_fields:
+        if to_predict and (has_fields or found.get("text") is not None):
             found["labels"] = False
             found.pop("sep", None)
+        elif to_predict and kind in ("csv", "tsv"):
+            found.setdefault("labels", False)
         if found.get("sep") is not None and not isinstance(found.get("labels"), str):
             if self.sep is not None and not (has_fields or to_predict):
                 raise typer.BadParameter("--sep must come with --labels, the column of tags")
@@ -280,9 +290,11 @@ class Reading:
     def _present(self, options: dict[str, Any], fields: list[str]) -> dict[str, Any]:
         """Leave out what the model remembers and records to be predicted do not have."""
         found = {**options}
-        for name in ("text", "ids"):
-            if getattr(self, name) is None and found.get(name) not in (None, *fields):
-                del found[name]
+        if self.ids is None and found.get("ids") not in (None, *fields):
+            del found["ids"]
+        is_usual = bool({"text", "x"} & {*fields})  # else the reader says what it looked for
+        if is_usual and self.text is None and found.get("text") not in (None, *fields):
+            del found["text"]
         if self.labels is None and "labels" in found and not isinstance(found["labels"], int):
             labels = found.pop("labels")
             here = [name for name in ([labels] if isinstance(labels, str) else labels)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from tagstream.cli.model import changed, open_tagger
+from tagstream.cli.model import changed, find_item, open_tagger
 from tagstream.cli.options import EncoderOption, JsonOption, ModelArgument, QuietOption
 from tagstream.cli.output import Failed, count, put_json, say
 from tagstream.cli.predict import put_tags
@@ -125,7 +125,12 @@ def correct(
             "--tags", metavar="A,B", help='All the tags that it has; "" for none. Any can be new.'
         ),
     ],
-    sep: Annotated[str, typer.Option("--sep", help="What stands between the tags.")] = ",",
+    sep: Annotated[
+        str,
+        typer.Option(
+            "--sep", help="What stands between the tags; say another if a tag has a comma in it."
+        ),
+    ] = ",",
     encoder: EncoderOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -138,12 +143,16 @@ def correct(
     Examples:
       tagstream correct m.tgs p17 --tags travel,sea
       tagstream correct m.tgs 42 --tags ""
+      tagstream correct m.tgs 42 --tags "salt, pepper|food" --sep "|"
     """
+    from tagstream.data.records import split_tags
+
     if not sep:
         raise typer.BadParameter("--sep must not be empty")
-    names = [name.strip() for name in tags.split(sep) if name.strip()]
+    names = split_tags(tags, sep)
     with changed(model, encoder) as tagger:
         found = _item(tagger, model, item)
+        _check_whole(tagger, names, sep)
         old = tagger.learner.item(found)[1]
         tagger.relabel(found, names)
         n = len(tagger.tags)
@@ -195,14 +204,26 @@ def _check_tags(tagger: Tagger, *tags: str) -> None:
             raise ValueError(f"a tag must be one that was learnt, got {tag!r}; see tagstream tags")
 
 
+def _check_whole(tagger: Tagger, names: Sequence[str], sep: str) -> None:
+    """Refuse to take a tag apart that has the separator in it."""
+    from tagstream.data.records import split_tags
+
+    for tag in tagger.tags:
+        parts = split_tags(tag, sep) if isinstance(tag, str) else ()
+        if len(parts) > 1 and {*parts} <= {*names}:
+            other = "|" if sep != "|" else ";"
+            raise Failed(
+                f"--tags must name whole tags, got the parts of {tag!r}; "
+                f"put {other!r} between tags and say --sep {other!r}"
+            )
+
+
 def _item(tagger: Tagger, model: str, written: str) -> Any:
-    """Return the id that was written: a string, or else a number."""
-    has_item = getattr(tagger.learner, "has_item", None)
-    if has_item is None:
+    """Return the id that was written, or say that no item has it."""
+    if not hasattr(tagger.learner, "has_item"):
         name = type(tagger.learner).__name__
         raise Failed(f"{model}: {name} keeps no items that could be changed")
-    for kind in (str, int, float):
-        with contextlib.suppress(ValueError):
-            if has_item(kind(written)):
-                return kind(written)
-    raise Failed(f"{model}: ID must be that of a stored item, got {written!r}")
+    found = find_item(tagger, written)
+    if found is None:
+        raise Failed(f"{model}: ID must be that of a stored item, got {written!r}")
+    return found

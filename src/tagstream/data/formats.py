@@ -78,7 +78,7 @@ FORMATS: dict[str, Format] = {
             partial(write_csv, delimiter="\t"),
             has_text=True,
         ),
-        Format("jsonl", (".jsonl", ".ndjson"), iter_jsonl, write_jsonl, has_text=True),
+        Format("jsonl", (".jsonl", ".ndjson", ".json"), iter_jsonl, write_jsonl, has_text=True),
         Format(
             *("libsvm", (".libsvm", ".svm", ".svmlight", ".txt"), iter_libsvm, write_libsvm),
             has_numbered_labels=True,

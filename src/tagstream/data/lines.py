@@ -156,9 +156,11 @@ class Lines:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             bad = line[error.start : error.start + 1]
-            raise self.error(f"must be UTF-8 text, got the byte {bad!r}", number) from error
+            raise self.error(
+                f"must be UTF-8 text, got the byte {bad!r}; save it as UTF-8", number
+            ) from error
         if "\0" in text:
-            raise self.error("must be UTF-8 text, got a NUL byte", number)
+            raise self.error("must be UTF-8 text, got a NUL byte; is this a text file?", number)
         return text
 
     def error(self, message: str, number: int | None = None) -> DataError:
@@ -170,7 +172,9 @@ class Lines:
         if len(message) > _LONGEST_MESSAGE:
             message = message[:_LONGEST_MESSAGE] + " ..."
         message = "".join(c if c.isprintable() else " " for c in message)
-        return DataError(f"{self.path}:{self.number if number is None else number}: {message}")
+        number = self.number if number is None else number
+        place = f"{self.path}:{number}" if number else self.path  # before the first line
+        return DataError(f"{place}: {message}")
 
 
 class Tally:

@@ -158,7 +158,7 @@ def iter_parquet(
         where = os.fspath(source)
 
     def fail(message: str, number: int) -> DataError:
-        return DataError(f"{where}:{number}: {message}")
+        return DataError(f"{where}:{number}: {message}" if number else f"{where}: {message}")
 
     reader = _RecordReader(fail, text, labels, sep, ids)
     number = 0
@@ -184,10 +184,23 @@ def _parse(line: bytes, lines: Lines, number: int) -> dict[str, Any]:
     try:
         record = json.loads(text, parse_constant=_refuse, object_pairs_hook=_without_repetition)
     except (ValueError, RecursionError) as error:
-        raise lines.error(f"must be a JSON object, got {error}", number) from error
+        raise lines.error(_not_a_record(text.strip(), error), number) from error
     if not isinstance(record, dict):
-        raise lines.error(f"must be a JSON object, got {short(text.strip())!r}", number)
+        raise lines.error(_not_a_record(text.strip()), number)
     return record
+
+
+def _not_a_record(text: str, error: Exception | None = None) -> str:
+    """Return what to say of a line that is no JSON object."""
+    rule = "must be one JSON object per line, got"
+    if text.startswith("["):
+        return f"{rule} an array; jq -c '.[]' FILE writes its objects one per line"
+    if not text.startswith("{"):
+        hint = "if it is plain text, say format='lines' (--format lines)"
+        return f"{rule} {short(text)!r}; {hint}"
+    if isinstance(error, json.JSONDecodeError):
+        return f"{rule} {short(text)!r}, wrong at character {error.pos + 1}: {error.msg}"
+    return f"{rule} {error}"
 
 
 def _refuse(constant: str) -> None:
@@ -209,6 +222,8 @@ class _RecordReader:
     fail : callable (message, number) -> DataError
     text, labels, sep, ids, changes
         See `iter_jsonl`.
+    hints : bool
+        Tell how other fields are read: whoever reads a file can say so.
     """
 
     def __init__(
@@ -219,12 +234,13 @@ class _RecordReader:
         sep: str | None,
         ids: str | None,
         changes: bool = False,
+        hints: bool = True,
     ) -> None:
         if sep == "":
             raise ValueError("sep must not be empty")
         if not (labels is None or labels is False or isinstance(labels, str)):
             raise ValueError(f"labels must be the name of the field of labels, got {labels!r}")
-        self.fail = fail
+        self.fail, self.hints = fail, hints
         self.text, self.labels, self.sep, self.ids = text, labels, sep, ids
         self.kind: str | None = None  # "vector", "mapping" or "text"
         self.width = 0
@@ -318,9 +334,9 @@ class _RecordReader:
         if has_x and not has_text:
             return self._check_x(record["x"], number)
         if has_x or "text" not in record:
-            raise self.fail(
-                f'a record must have either "x" or "text", {_fields_of(record)}', number
-            )
+            hint = "" if has_x else "if another is the text, say text='FIELD' (--text FIELD)"
+            rule = f'a record must have either "x" or "text", {_fields_of(record)}'
+            raise self.fail(rule + self._hint(hint), number)
         return "text", self._check_text(record["text"], "text", number)
 
     def _check_text(self, text: object, field: str, number: int) -> str:
@@ -359,26 +375,24 @@ class _RecordReader:
         if found is None:
             like = [name for name in _LIKE_LABELS if name in record]
             if self.labels is None and field not in record and like:
-                raise self.fail(
-                    f'labels must be in "y", {_fields_of(record)}; '
-                    f'to read "{like[0]}", say labels="{like[0]}" (--labels {like[0]})',
-                    number,
-                )
+                hint = f'to read "{like[0]}", say labels="{like[0]}" (--labels {like[0]})'
+                rule = f'labels must be in "y", {_fields_of(record)}'
+                raise self.fail(rule + self._hint(hint), number)
             return None
         if isinstance(found, str) and self.sep is not None:
             tags = split_tags(found, self.sep)
         elif isinstance(found, list) and all(isinstance(tag, str) for tag in found):
             tags = tuple(dict.fromkeys(read_tag(tag, self.fail, number) for tag in found))
         else:
-            several = (
-                "; if it holds several tags, say sep (--sep)" if isinstance(found, str) else ""
-            )
-            raise self.fail(
-                f"{field} must be a list of strings, got {short(repr(found))}{several}", number
-            )
+            hint = "to read tags in a string, say what is between them (--sep ',')"
+            rule = f"{field} must be a list of strings, got {short(repr(found))}"
+            raise self.fail(rule + self._hint(hint if isinstance(found, str) else ""), number)
         for tag in tags:
             self._check_encodable(tag, number)
         return tags
+
+    def _hint(self, what_to_do: str) -> str:
+        return f"; {what_to_do}" if what_to_do and self.hints else ""
 
     def _check_encodable(self, text: str, number: int) -> None:
         if text.isascii():
@@ -451,7 +465,7 @@ def as_batch(records: Iterable[Mapping[str, Any]], changes: bool = False) -> Bat
     def fail(message: str, i: int) -> DataError:
         return DataError(f"record {i}: {message}")
 
-    reader = _RecordReader(fail, None, None, None, None, changes)
+    reader = _RecordReader(fail, None, None, None, None, changes, hints=False)
     for i, record in enumerate(records):
         if not isinstance(record, Mapping):
             raise DataError(f"record {i}: must be a mapping, got {type(record).__name__}")

@@ -25,9 +25,14 @@ __all__ = ["find_delimiter", "iter_csv", "iter_lines"]
 
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
 _QUOTED = re.compile(r'"[^"]*"')
+_BETWEEN_TAGS = re.compile(r"[,;|]")
+_LIST = re.compile(r"""\[\s*["'\]]""")  # how a list of strings begins in JSON and in Python
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+_UNKNOWN = ("", "?")
 Labels: TypeAlias = "Sequence[str] | str | int | Literal[False] | None"
 
 _MAX_BATCH = 1 << 24  # bytes of records after which a batch is handed out
+_MAX_CELL = 1 << 24  # characters; as long as a line may be
 
 
 def iter_lines(source: Source, *, chunk: int = 256) -> Iterator[Batch]:
@@ -87,15 +92,18 @@ def iter_csv(
     labels : sequence of str, str, int, or None
         Which columns are labels. Names; or one prefix that the names share; or a number of columns,
         the first ones if positive, the last ones if negative. Their cells are 0 or 1; an empty cell
-        or ``?`` means unknown. With ``sep``: the name of the one column that holds the tags. None
-        or False: labels are not read.
+        or ``?`` means unknown. The name of one column whose first value is no number: each cell is
+        one tag. With ``sep``: the name of the one column that holds the tags. None or False: labels
+        are not read.
     sep : str or None
         What separates the tags within the column ``labels``. An empty cell is an empty set.
     text : str or None
-        The column whose texts are the items. None: all columns that are neither labels nor
-        identifiers must be numbers, and are the features. With a text column, those are ignored.
+        The column whose texts are the items. With one, columns that are neither labels nor
+        identifiers are ignored. None: they must be numbers, and are the features; but if the first
+        value of a column ``text`` is no number, ``text``, ``y`` and ``id`` are read as in JSON
+        Lines, where nothing else is said.
     ids : str or None
-        The column with the records' identifiers.
+        The column with the records' identifiers; an empty cell is none.
     delimiter : str or None
         What stands between the cells. None: a comma, a tab or a semicolon, as the header line has
         it.
@@ -121,9 +129,9 @@ def iter_csv(
     >>> batch, = iter_csv(stream, labels="tags", sep="|")
     >>> batch.items.tolist(), batch.label_sets
     ([[1.5], [2.0]], [('sea', 'sun'), ()])
-    >>> batch, = iter_csv(io.StringIO("body;when\\nLow tide;noon\\n"), text="body")
-    >>> batch.items
-    ['Low tide']
+    >>> batch, = iter_csv(io.StringIO("body;tag\\nLow tide;sea\\n"), text="body", labels="tag")
+    >>> batch.items, batch.label_sets
+    (['Low tide'], [('sea',)])
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
@@ -131,6 +139,8 @@ def iter_csv(
         raise ValueError("sep must come with labels, the name of the column that holds the tags")
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ValueError(f"delimiter must be one character, no quote, got {delimiter!r}")
+    # of the whole process, so it is only ever raised: long texts would be refused
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL))
     with Lines(source) as lines:
         rows = _csv_rows(lines, delimiter)
         header = next(rows, None)
@@ -173,7 +183,9 @@ def _csv_rows(lines: Lines, delimiter: str | None) -> Iterator[list[str]]:
             return
         except csv.Error as error:
             kind = _DELIMITERS.get(delimiter, repr(delimiter))
-            raise lines.error(f"must be {kind}-separated values, got {error}") from error
+            raise lines.error(
+                f"must be {kind}-separated values, got {error}; is there a lone quote in a cell?"
+            ) from error
         if row:
             yield row
 
@@ -192,12 +204,13 @@ class _CsvReader:
         missing: float,
     ) -> None:
         self.lines, self.sep, self.missing = lines, sep, missing
-        header = [name.strip() for name in header]
-        if len(set(header)) < len(header):
-            twice = Counter(header).most_common(1)[0][0]
-            raise lines.error(f"column names must differ, got {twice!r} twice")
-        self.names = header
+        self.names = header = [name.strip() for name in header]
+        self._check_names(may_be_empty=text is not None or "text" in header)
         self.labels = self._find_labels(labels)
+        # Whether the labels are the words of one column; None: its first value will tell.
+        self.has_words: bool | None = sep is not None
+        if sep is None and [header[j] for j in self.labels] == [labels]:
+            self.has_words = None
         self.text = None if text is None else self._find(text)
         self.ids = None if ids is None else self._find(ids)
         other = {*self.labels, self.text, self.ids}
@@ -207,13 +220,34 @@ class _CsvReader:
         if self.sep is None:
             for j in self.labels:
                 read_tag(header[j], lines.error, lines.number)
+        self._may_have_text = self.text is None and "text" in self._names(self.features)
+        self._may_have_y = labels is None
         self._clear()
+
+    def _check_names(self, may_be_empty: bool) -> None:
+        """Refuse a name that is there twice; beside texts, columns without a name are ignored."""
+        twice = [name for name, n in Counter(self.names).items() if n > 1]
+        if may_be_empty and twice[:1] == [""]:
+            del twice[0]
+        if twice:
+            raise self.lines.error(f"column names must differ, got {twice[0]!r} twice")
+
+    def _look_for_text(self, row: list[str]) -> None:
+        """Take the columns that are called as in JSON Lines, if ``text`` holds no number."""
+        cell = row[self.names.index("text")].strip()
+        if cell in _UNKNOWN or to_number(cell) is not None:
+            return
+        self.text = self._find("text")
+        if self.ids is None and "id" in self._names(self.features):
+            self.ids = self._find("id")
+        if self._may_have_y and "y" in self.names:
+            self.labels, self.has_words = [self._find("y")], None
 
     def _clear(self) -> None:
         self.items: list[Any] = []
         self.label_sets: list[LabelSet | None] = []
         self.unknown: list[LabelSet] = []
-        self.identifiers: list[str] = []
+        self.identifiers: list[str | None] = []
 
     def _find(self, name: str) -> int:
         if name not in self.names:
@@ -250,13 +284,17 @@ class _CsvReader:
         """
         if len(row) != len(self.names):
             raise self.lines.error(f"a row must have {len(self.names)} values, got {len(row)}")
+        if self._may_have_text:
+            self._may_have_text = False
+            self._look_for_text(row)
         labels, unknown = self._read_labels(row)
         item: Any = [self._number(row[j], j) for j in self.features] if self.text is None else None
         self.items.append(item if self.text is None else row[self.text])
         self.label_sets.append(labels)
         self.unknown.append(unknown)
         if self.ids is not None:
-            self.identifiers.append(row[self.ids])
+            name = row[self.ids]
+            self.identifiers.append(name if name.strip() else None)
         return sum(map(len, row))
 
     def batch(self) -> Batch:
@@ -264,7 +302,7 @@ class _CsvReader:
         items: Items = self.items
         if self.text is None:
             items = np.array(self.items, dtype=np.float64)
-        has_columns = bool(self.labels) and self.sep is None
+        has_columns = bool(self.labels) and self.has_words is False
         batch = Batch(
             items=items,
             label_sets=self.label_sets,
@@ -281,12 +319,15 @@ class _CsvReader:
 
     def _number(self, cell: str, j: int) -> float:
         cell = cell.strip()
-        if cell in {"", "?"}:
+        if cell in _UNKNOWN:
             return self.missing
         value = to_number(cell)
         if value is None:
+            hint = "if it is no feature, say text, ids or labels (--text, --ids or --labels)"
+            if _DECIMAL_COMMA.fullmatch(cell):
+                hint = "write decimals with a point"
             raise self.lines.error(
-                f"column {self.names[j]!r} must be a finite number, got {short(cell)!r}"
+                f"column {self.names[j]!r} must be a finite number, got {short(cell)!r}; {hint}"
             )
         return value
 
@@ -294,17 +335,49 @@ class _CsvReader:
         """Return the labels that apply and those of which it is not known."""
         if not self.labels:
             return None, ()
-        if self.sep is not None:
-            return split_tags(row[self.labels[0]], self.sep), ()
+        if self.has_words is not False:
+            first = row[self.labels[0]].strip()
+            if self.sep is None and first in _UNKNOWN:
+                return None, ()
+            if self.has_words is None:
+                self.has_words = to_number(first) is None
+            if self.has_words:
+                return self._read_tags(first), ()
         yes, unknown = [], []
         for j in self.labels:
-            value = 0.0 if row[j] == "0" else self._number(row[j], j)
-            if row[j].strip() in {"", "?"}:
+            cell = row[j].strip()
+            value = 0.0 if cell == "0" else to_number(cell)
+            if cell in _UNKNOWN:
                 unknown.append(self.names[j])
             elif value not in {0.0, 1.0}:
-                raise self.lines.error(f"label {self.names[j]!r} must be 0 or 1, got {row[j]!r}")
+                hint = f"if its values are tags, {self._how_to_split(j)}"
+                raise self.lines.error(
+                    f"label {self.names[j]!r} must be 0 or 1, got {short(cell)!r}; {hint}"
+                )
             elif value:
                 yes.append(self.names[j])
         if len(unknown) == len(self.labels):
             return None, ()
         return tuple(yes), tuple(unknown)
+
+    def _read_tags(self, cell: str) -> LabelSet:
+        """Return the tags of a cell: one of them, unless it was said what separates several."""
+        (j,) = self.labels
+        if _LIST.match(cell):
+            raise self.lines.error(
+                f"column {self.names[j]!r} must hold tags as they are, got a list {short(cell)!r}; "
+                "write them as sea|sun, or as JSON Lines"
+            )
+        if self.sep is not None:
+            return split_tags(cell, self.sep)
+        several = _BETWEEN_TAGS.search(cell)
+        if several is not None:
+            hint = f"if these are several, {self._how_to_split(j, several.group())}"
+            raise self.lines.error(
+                f"column {self.names[j]!r} must hold one tag, got {short(cell)!r}; {hint}"
+            )
+        return (cell,)
+
+    def _how_to_split(self, j: int, sep: str = ",") -> str:
+        name = self.names[j]
+        return f"say labels={name!r} and sep (--labels {name!r} --sep {sep!r})"
