@@ -80,7 +80,7 @@ class FakeTagger:
 
     @property
     def learner(self) -> Any:
-        return SimpleNamespace(has_item=self.items.__contains__)
+        return SimpleNamespace(has_item=self.items.__contains__, n_stored_=len(self.items))
 
     def _note(self, *what: Any) -> None:
         self.n_changes += 1

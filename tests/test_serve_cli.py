@@ -111,6 +111,67 @@ def test_items_are_exported_with_their_tags_of_today(tmp_path, capfd):
     log.close()
 
 
+def base_folder(tmp_path: Path, records: list[dict[str, Any]], *changes: Change) -> Path:
+    """A folder that began with a model of these records."""
+    tagger = Tagger()
+    tagger.learn(records)
+    tagger.save(tmp_path / "m.tgs")
+    folder = tmp_path / "folder"
+    with Service(folder, model=tmp_path / "m.tgs") as service:
+        for change in changes:
+            service.submit(change).result(600)
+    return folder
+
+
+def test_items_of_a_starting_model_are_exported_too(tmp_path, capfd):
+    records = [record(i) for i in range(8)]
+    tag = records[5]["y"][0]
+    folder = base_folder(
+        tmp_path,
+        records,
+        Change("forget", [{"id": "0"}], [None]),
+        Change("learn", [{**records[1], "y": ["put right"]}], [None]),
+        Change("learn", [record(8)], [None]),
+        Change("rename", [{"old": tag, "new": "renamed"}], [None]),
+    )
+    assert cli.main(["log", "export", str(folder), "--items"]) == 0
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    wanted = [*records[2:], {**records[1], "y": ["put right"]}, record(8)]
+    assert [{**item, "y": sorted(item["y"])} for item in told] == [
+        {**item, "y": sorted("renamed" if y == tag else y for y in item["y"])} for item in wanted
+    ]
+
+
+def test_numbers_of_a_starting_model_are_exported_as_it_keeps_them(tmp_path, capfd):
+    records = [{"id": f"{i}", "x": [i, 0.5], "y": [f"t{i % 2}"]} for i in range(4)]
+    assert cli.main(["log", "export", str(base_folder(tmp_path, records)), "--items"]) == 0
+    assert [json.loads(line) for line in capfd.readouterr().out.splitlines()] == records
+
+
+def test_items_that_a_starting_model_does_not_keep_are_told_of(tmp_path, capfd):
+    records = [{"id": f"{i}", "x": {"a": i, "b": 1}, "y": ["t"]} for i in range(3)]
+    new = {"id": "new", "x": {"a": 7.0}, "y": ["t"]}
+    folder = base_folder(tmp_path, records, Change("learn", [new], [None]))
+    assert cli.main(["log", "export", str(folder), "--items"]) == 1
+    told = capfd.readouterr()
+    assert [json.loads(line) for line in told.out.splitlines()] == [new]
+    assert "3 items of the model" in told.err
+    assert "left out" in told.err
+
+
+def test_a_forgotten_text_is_in_no_later_snapshot_which_can_begin_a_folder(tmp_path):
+    secret = {"id": "s", "text": "my password is swordfish", "y": ["secret"]}
+    with Service(tmp_path / "folder") as service:
+        learn_all(service, [record(0), secret], 2)
+        service.submit(Change("snapshot", [], [])).result(600)
+        service.submit(Change("forget", [{"id": "s"}], [None])).result(600)
+    with_it, without = sorted((tmp_path / "folder" / "snapshots").glob("*.tgs"))
+    assert b"swordfish" in with_it.read_bytes()
+    assert b"swordfish" not in without.read_bytes()
+    with Service(tmp_path / "new", model=without) as service:
+        assert service.read().n_items == 1
+
+
 def test_export_needs_a_folder_of_the_service(tmp_path, capfd):
     assert cli.main(["log", "export", str(tmp_path)]) == 1
     assert "must be a folder of the service" in capfd.readouterr().err
@@ -129,6 +190,25 @@ def test_tokens_are_added_listed_and_revoked(tmp_path, capfd):
     assert cli.main(["token", "revoke", folder, "anna"]) == 1
     assert cli.main(["token", "add", folder, "anna", "--role", "king"]) == 1
     assert "role must be one of read, write, admin" in capfd.readouterr().err
+
+
+def test_revoking_the_last_token_is_told(tmp_path, capfd):
+    folder = str(tmp_path)
+    for name in ("anna", "bob"):
+        assert cli.main(["token", "add", folder, name]) == 0
+    assert cli.main(["token", "revoke", folder, "anna"]) == 0
+    assert "no token is left" not in capfd.readouterr().err
+    assert cli.main(["token", "revoke", folder, "bob"]) == 0
+    told = capfd.readouterr().err
+    assert "no token is left: the service is open to everybody on this machine" in told
+
+
+@pytest.mark.parametrize("command", [["list"], ["revoke"]])
+def test_tokens_of_a_folder_that_is_not_there_are_refused(tmp_path, capfd, command):
+    name = ["bob"] if command == ["revoke"] else []
+    assert cli.main(["token", *command, str(tmp_path / "nodir"), *name]) == 1
+    assert "DIR must be the folder of a service" in capfd.readouterr().err
+    assert not (tmp_path / "nodir").exists()
 
 
 def test_other_hosts_without_tokens_are_refused(tmp_path, capfd):

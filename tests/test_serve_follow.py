@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 
 import pytest
@@ -21,14 +22,14 @@ def learn(service, first, stop):
 def reaches(follower, position):
     """Wait until a replica has read so far; it looks for itself, at its own pace."""
     reached = threading.Event()
-    publish = follower._publish_at
+    publish = follower._publish
 
-    def noted(at):
-        publish(at)
-        if at >= position:
+    def noted():
+        publish()
+        if follower.read().position >= position:
             reached.set()
 
-    follower._publish_at = noted
+    follower._publish = noted
     if follower.read().position >= position:
         reached.set()
     assert reached.wait(60)
@@ -90,6 +91,60 @@ def test_what_the_tagger_refuses_is_passed_over_by_both(tmp_path):
         with Follower(tmp_path, FakeTagger) as replica:
             assert replica.read().position == 4
             assert replica._tagger.state() == service._tagger.state()
+
+
+def test_a_replica_begins_where_a_snapshot_knows_more_than_the_log(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        learn(service, 0, 30)
+    with sqlite3.connect(tmp_path / "events.db") as database:
+        database.execute("DELETE FROM events WHERE position > 20")
+    database.close()
+    with Service(tmp_path, FakeTagger) as service:
+        assert service.log.position == 30
+        with Follower(tmp_path, FakeTagger, every=0.01) as replica:
+            assert replica.read().position == 30
+            assert learn(service, 30, 31).position == 31
+            reaches(replica, 31)
+            assert replica._tagger.state() == service._tagger.state()
+
+
+def test_a_replica_begins_again_when_the_log_lost_events(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        learn(service, 0, 12)
+        with Follower(tmp_path, FakeTagger, every=0.01) as replica:
+            assert replica.read().position == 12
+            begun, begin = threading.Event(), replica._begin
+            replica._begin = lambda: (begin(), begun.set())
+            service.log._connection.execute("DELETE FROM events WHERE position > 10")
+            assert begun.wait(60)
+            assert replica.read().position == 10
+            assert replica.read().n_items == 10
+            assert len(replica.progress.last()) == 10
+
+
+def test_a_replica_is_not_behind_by_what_was_passed_over(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        learn(service, 0, 3)
+        service.submit(Change("forget", [{"id": "nobody"}], ["k"])).result(timeout=60)
+        with Follower(tmp_path, FakeTagger, every=0.01) as replica:
+            assert (replica.read().position, replica.n_behind) == (4, 0)
+            service.submit(Change("forget", [{"id": "nobody"}], ["l"])).result(timeout=60)
+            reaches(replica, 5)
+
+
+def test_a_replica_counts_each_event_after_its_snapshot_once(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        learn(service, 0, 3)
+        service.submit(Change("snapshot", [{}], [None])).result(timeout=60)
+        learn(service, 3, 6)
+        for old, new in (("tag 0", "zero"), ("tag 1", "tag 0")):
+            body = {"old": old, "new": new}
+            service.submit(Change("rename", [body], [None])).result(timeout=60)
+        with Follower(tmp_path, FakeTagger) as replica:
+            assert replica.replayed == 5
+            assert replica.progress.last() == service.progress.last()
+            newest = replica.log.newest("1")
+            assert replica.tags_now(newest) == service.tags_now(newest) == ["tag 0"]
 
 
 def test_only_the_folder_of_a_service_can_be_followed(tmp_path):

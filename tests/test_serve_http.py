@@ -26,6 +26,7 @@ from tagstream.serve.example import example_changes
 from tagstream.serve.run import JsonLines, address, check_host
 from tagstream.serve.tokens import Tokens
 from tagstream.serve.writer import Change, Service
+from tagstream.tagger import Tagger
 
 
 @pytest.fixture
@@ -133,6 +134,47 @@ def test_what_to_tag_next(client):
     assert client.get("/v1/next").json() == {"items": [], "n_pool": 0}
 
 
+def test_an_item_that_does_not_fit_cannot_wait_for_tags(tmp_path):
+    with serving(tmp_path, tagger=Tagger) as client:
+        # Nothing is learnt yet, so that anything may wait.
+        early = {"items": [{"id": "p0", "x": [1, 2, 3]}]}
+        assert client.post("/v1/pool", json=early).json()["n"] == 1
+        learn(client, {"id": "1", "x": [0, 1], "y": ["a"]}, {"id": "2", "x": [1, 0], "y": ["b"]})
+        bad = {"items": [{"id": "p1", "x": [1, 2]}, {"id": "p2", "x": [1, 2, 3]}]}
+        answer = client.post("/v1/pool", json=bad)
+        assert (answer.status_code, answer.json()["field"]) == (422, "items[1]")
+        assert "must have 2 values, got 3" in answer.json()["error"]
+        good = {"items": [{"id": "p1", "x": [1, 2]}]}
+        assert client.post("/v1/pool", json=good).json()["n"] == 1
+        for _ in range(2):
+            told = client.get("/v1/next")
+            assert told.status_code == 200
+            assert [found["id"] for found in told.json()["items"]] == ["p1"]
+
+
+def test_an_item_that_waits_is_replaced(client):
+    def put(text: str) -> Any:
+        return client.post("/v1/pool", json={"items": [{"id": "p", "text": text}]}).json()
+
+    assert put("swim")["n"] == 1
+    assert (put("swim")["n"], put("swim")["duplicates"]) == (0, 1)
+    assert put("dive")["n"] == 1
+    assert [found["text"] for found in client.get("/v1/next").json()["items"]] == ["dive"]
+    learn(client, item("p", "dive", "sea"))
+    assert put("sail")["duplicates"] == 1
+    assert client.get("/v1/next").json()["items"] == []
+
+
+def test_methods_that_nobody_knows_are_one_label(client):
+    for method in ("GET", "BREW", "WHEN"):
+        client.request(method, "/v1/info")
+    metrics = client.get("/metrics").text
+    assert 'method="GET",route="/v1/info"' in metrics
+    assert 'method="other"' in metrics
+    assert "BREW" not in metrics
+    assert "WHEN" not in metrics
+
+
 def test_the_example_fills_a_new_folder_once(tmp_path):
     for _ in range(2):
         service = Service(tmp_path, FakeTagger)
@@ -209,6 +251,16 @@ def test_what_is_no_proper_json_is_answered_clearly(shared, body):
     answer = shared.post("/v1/suggest", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert answer.json()["error"]
+
+
+def test_a_body_that_is_no_json_is_told_where(shared):
+    body = b'{"items": [{"text": "a"}],}'
+    answer = shared.post("/v1/suggest", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    told = answer.json()
+    assert told.keys() == {"error"}
+    assert told["error"].startswith("the body must be JSON: ")
+    assert told["error"].endswith((" at character 26", " at character 27"))  # as Python counts
 
 
 json_values = st.recursive(

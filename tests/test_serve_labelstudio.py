@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import copy
 import http.server
 import json
+import random
 import threading
 from typing import Any
 
@@ -16,7 +18,7 @@ pytest.importorskip("httpx")
 from serving import serving
 from tagstream.serve.labelstudio import Config
 from tagstream.serve.tokens import Tokens
-from tagstream.serve.writer import Refused
+from tagstream.serve.writer import Change, Refused
 
 CONFIG = """<View>
   <Text name="text" value="$text"/>
@@ -26,6 +28,7 @@ CONFIG = """<View>
 </View>"""
 PROJECT = {"id": 1, "label_config": CONFIG, "title": "posts"}
 STAMP = "2026-11-16T10:00:00.000001Z"
+JSON = {"content-type": "application/json"}
 
 
 def task(number: int, text: str) -> dict[str, Any]:
@@ -188,6 +191,68 @@ def test_a_configuration_without_choices_about_a_text_is_refused(client, config)
     assert (answer.status_code, answer.json()["field"]) == (422, "label_config")
 
 
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("project", {"project": 1}),
+        ("project", {"project": "1"}),
+        ("project", {"project": None}),
+        ("task", {"task": [1]}),
+        ("annotation", {"annotation": "x"}),
+        ("id", {"annotation": {"id": "1"}}),
+        ("updated_at", {"annotation": {"id": 1, "updated_at": {"at": 1}}}),
+        ("key", {"annotation": {"id": 1, "updated_at": "9\ud800"}}),
+    ],
+)
+def test_a_webhook_of_the_wrong_shape_is_refused_and_names_the_field(client, field, change):
+    body = annotated("ANNOTATION_CREATED", annotation(1, 1, "sea"), "swim") | change
+    answer = client.post("/ls/webhook", content=json.dumps(body), headers=JSON)
+    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+
+
+def test_a_skip_with_a_bad_time_is_refused_and_stops_nothing(client):
+    tell(client, annotated("ANNOTATION_CREATED", annotation(1, 1, "sea"), "swim"))
+    bad = annotation(1, 1, at="9\ud800", was_cancelled=True)
+    body = json.dumps(annotated("ANNOTATION_UPDATED", bad, "swim"))
+    answer = client.post("/ls/webhook", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["field"]) == (422, "key")
+    told = annotated("ANNOTATION_CREATED", annotation(2, 2, "sea"), "dive")
+    assert tell(client, told)["n"] == 1
+
+
+JUNK = [None, True, 0, -1, 1 << 70, 1.5, float("nan"), "", "1", "\ud800", "\n", "x" * 300, [],
+        [[]], [1], ["a"], {}, {"id": 1}, {"choices": "a"}, CONFIG, STAMP]  # fmt: skip
+
+
+def mangle(value: Any, rng: random.Random) -> Any:
+    """Put junk into one place of a JSON value, or take that place away."""
+    if not isinstance(value, (dict, list)) or not value or rng.random() < 0.15:
+        return copy.deepcopy(rng.choice(JUNK))
+    places = [*value] if isinstance(value, dict) else range(len(value))
+    place = rng.choice([*places])
+    mangled = copy.copy(value)
+    if rng.random() < 0.1:
+        del mangled[place]
+    else:
+        mangled[place] = mangle(value[place], rng)
+    return mangled
+
+
+def test_no_mangled_webhook_makes_the_service_fail(client):
+    rng = random.Random(8)
+    for i in range(600):
+        action = rng.choice(["ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"])
+        found = annotation(i % 7, i % 5, "sea", at=f"2026-{i:04d}", was_cancelled=i % 3 == 0)
+        body = annotated(action, found, "swim") | {"annotations": [{"id": i % 7}]}
+        for _ in range(rng.randrange(1, 4)):
+            body = mangle(body, rng)
+        answer = client.post("/ls/webhook", content=json.dumps(body), headers=JSON)
+        assert answer.status_code in (201, 409, 422), (body, answer.text)
+        assert answer.status_code == 201 or answer.json()["error"]
+    told = annotated("ANNOTATION_CREATED", annotation(99, 99, "sea"), "dive")
+    assert tell(client, told)["n"] == 1
+
+
 def test_choices_may_have_aliases_or_come_with_the_task():
     config = Config.of(
         '<View><Choices name="c" toName="t" value="$options"><Choice value="A" alias="a"/>'
@@ -281,6 +346,34 @@ def test_training_learns_what_was_missed_and_forgets_what_is_gone(client, studio
     position = client.get("/v1/info").json()["position"]
     train(client)
     assert client.get("/v1/info").json()["position"] == position
+
+
+def test_a_task_that_is_gone_does_not_silence_the_annotation_of_its_number(client, studio):
+    setup(client, studio)
+    tell(client, annotated("ANNOTATION_CREATED", annotation(1, 500, "sea"), "swim"))
+    tell(client, annotated("ANNOTATION_CREATED", annotation(2, 600, "sea"), "dive"))
+    # Under such a key an earlier version kept that a task was gone.
+    old = Change("forget", [{"id": "ls:1:600"}], ["ls:1:600:gone:2"])
+    client.service.submit(old).result(60)
+    Studio.tasks = []
+    train(client)
+    assert items(client) == {}
+    for number in (500, 600):
+        told = annotated("ANNOTATION_CREATED", annotation(number, number - 1, "sea"), "dive deep")
+        assert tell(client, told)["n"] == 1
+    deleted = {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 600}], "project": PROJECT}
+    assert tell(client, deleted)["n"] == 1
+    assert items(client) == {"ls:1:499": ["sea"]}
+
+
+def test_training_again_and_again_keeps_no_connections(client, studio):
+    setup(client, studio)
+    Studio.tasks = []
+    train(client)
+    n_open = len(client.service.log._open_readers)
+    for _ in range(5):
+        train(client)
+    assert len(client.service.log._open_readers) <= n_open
 
 
 def test_training_that_fails_changes_nothing_and_is_told(client, studio, caplog):

@@ -14,13 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fake_tagger import FakeTagger
+from fake_tagger import FakeTagger, FakeView
+from tagstream import KNN
 from tagstream.serve import writer
 from tagstream.serve.log import Event, EventLog, LogFull, renamed
 from tagstream.serve.pool import Pool, certainty
 from tagstream.serve.progress import Outcome, Progress
 from tagstream.serve.tokens import Tokens
 from tagstream.serve.writer import Busy, Change, Closed, Refused, Service
+from tagstream.tagger import Tagger
 
 
 def item(name: str, text: str, *tags: str) -> dict[str, Any]:
@@ -154,6 +156,89 @@ def test_what_the_tagger_does_not_take_is_passed_over_now_and_in_every_replay(tm
         assert state(service) == before
 
 
+def test_a_retry_of_what_was_refused_is_refused_with_the_same_words(tmp_path):
+    for _ in range(2):  # also by the next start
+        with Service(tmp_path, FakeTagger) as service:
+            for _ in range(2):
+                with pytest.raises(Refused, match=r"^text must not be p0ison$"):
+                    learn(service, item("2", "p0ison", "a"), keys=["k"])
+    assert service.log.position == 1
+
+
+def test_an_unknown_item_is_not_forgotten_by_a_late_retry(tmp_path):
+    with Service(tmp_path, FakeTagger) as service:
+        done = change(service, "forget", "k", id="1")
+        assert (done.n, done.duplicates) == (0, 1)
+        learn(service, item("1", "t", "a"))
+    with Service(tmp_path, FakeTagger) as service:
+        again = change(service, "forget", "k", id="1")
+        assert (again.n, again.duplicates) == (0, 1)
+        assert service.read().view.n_items == 1
+        assert change(service, "forget", "l", id="1").n == 1
+    assert replayed(tmp_path)["items"] == {}
+
+
+def test_a_folder_in_which_nothing_was_learnt_ends_in_order(tmp_path):
+    with Service(tmp_path) as service:
+        change(service, "forget", "k", id="1")
+    assert service.failure is None
+    assert [*(tmp_path / "snapshots").iterdir()] == []
+
+
+def test_what_a_window_has_lost_is_learnt_again(tmp_path):
+    def numbered(i: int) -> dict[str, Any]:
+        return {"id": f"{i}", "x": [i, 1.0], "y": ["a"]}
+
+    tagger = Tagger(KNN(1, window=5))
+    tagger.learn([numbered(i) for i in range(5)])
+    tagger.save(tmp_path / "m.tgs")
+    with Service(tmp_path / "folder", model=tmp_path / "m.tgs") as service:
+        for i in range(100, 110):
+            learn(service, numbered(i))
+        assert service.read().n_items == 5
+        for _ in range(2):
+            with pytest.raises(Refused, match=r"^no stored item is called '100'$"):
+                change(service, "forget", "k1", id="100")
+        assert change(service, "forget", id="0").n == 0
+        assert learn(service, numbered(109)).duplicates == 1
+        assert learn(service, numbered(100)).n == 1
+        assert learn(service, numbered(100)).duplicates == 1
+        assert service.read().n_items == 5
+
+
+def test_a_change_that_cannot_be_planned_is_refused_alone(service, monkeypatch):
+    learn(service, item("1", "t", "a"))
+    with pytest.raises(UnicodeEncodeError):
+        change(service, "forget", "9\ud800", id="1")
+    assert learn(service, item("2", "t", "a")).n == 1
+    usual = FakeView.suggest
+
+    def failing(self: FakeView, records: Any, **more: Any) -> Any:
+        if any(record.get("text") == "bad" for record in records):
+            raise RuntimeError("a fault")
+        return usual(self, records, **more)
+
+    monkeypatch.setattr(FakeView, "suggest", failing)
+    with service._wake:  # so that they make one group
+        futures = [
+            service.submit(Change("learn", [item(name, text, "a")], [None]))
+            for name, text in (("3", "good"), ("4", "bad"), ("5", "good too"))
+        ]
+    with pytest.raises(RuntimeError):
+        futures[1].result(60)
+    assert [futures[0].result(60).position, futures[2].result(60).position] == [3, 4]
+    with pytest.raises(RuntimeError):
+        service.submit(Change("pool", [{"id": "p", "item": {"text": "bad"}}], [None])).result(60)
+    assert learn(service, item("6", "t", "a")).n == 1
+
+
+def test_the_same_item_twice_at_once_is_learnt_once(service):
+    learn(service, item("0", "t", "a"))
+    with service._wake:  # so that they make one group
+        futures = [service.submit(Change("learn", [item("1", "t", "a")], [None])) for _ in "ab"]
+    assert [future.result(60).n for future in futures] == [1, 0]
+
+
 def test_views_do_not_change(service):
     learn(service, item("1", "sort a list", "python"))
     view = service.read().view
@@ -257,6 +342,48 @@ def test_a_damaged_log_tail_keeps_what_is_before_it(tmp_path, caplog):
         assert learn(service, item("next", "t", "a")).position == 25
     assert "24 events could be read" in caplog.text
     assert (tmp_path / "events.db.damaged-1").exists()
+
+
+def damage(folder: Path, how: str, *values: Any) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "events.db")) as database, database:
+        assert database.execute(f"UPDATE events SET {how}", values).rowcount == 1
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "body = replace(body, 'word5', 'word6') WHERE position = 6",
+        "body = CAST(x'7bff22' AS TEXT) WHERE position = 6",  # no UTF-8
+        "suggested = '[' WHERE position = 6",
+    ],
+)
+def test_damage_before_the_snapshot_stops_nothing(tmp_path, how, caplog):
+    with Service(tmp_path, FakeTagger) as service:
+        for i in range(30):
+            learn(service, item(f"{i}", f"word{i}", f"tag{i % 4}"), keys=[f"k{i}"])
+        before = state(service)
+    damage(tmp_path, how)
+    with caplog.at_level(logging.ERROR), Service(tmp_path, FakeTagger) as service:
+        assert state(service) == before
+        assert service.log.newest("5") is None
+        assert len(service.log.recent(100)) == len([*service.log.states()]) == 29
+        with pytest.raises(Refused, match="the event of the key 'k5' is damaged") as error:
+            learn(service, item("5", "word5", "tag1"), keys=["k5"])
+        assert error.value.status == 409
+        pool = Change("pool", [{"id": "5", "item": {"text": "t"}}], [None])
+        assert service.submit(pool).result(60).duplicates == 1
+        assert learn(service, item("5", "word5", "other")).n == 1
+        assert service.log.newest("5").suggested is None  # a correction
+        assert service.read().n_items == 30
+    assert caplog.text.count("event 6 is damaged and left out") == 1
+
+
+def test_a_damaged_change_of_tags_before_the_snapshot_is_left_out(tmp_path):
+    before = fill(tmp_path)
+    damage(tmp_path, "body = replace(body, 'one', 'two') WHERE position = 31")
+    with Service(tmp_path, FakeTagger) as service:
+        assert state(service) == before
+        assert service.log.tag_changes() == []
 
 
 def test_a_truncated_database_keeps_what_is_before_the_damage(tmp_path, caplog):
@@ -365,6 +492,25 @@ def test_a_model_file_is_what_the_folder_starts_from(tmp_path):
         Service(folder, FakeTagger, tmp_path / "other.tgs")
 
 
+def test_items_of_a_starting_model_are_counted_and_known(tmp_path):
+    tagger = FakeTagger()
+    tagger.learn([item(f"{i}", f"word{i}", "old") for i in range(3)])
+    tagger.save(tmp_path / "m.tgs")
+    with Service(tmp_path / "folder", FakeTagger, tmp_path / "m.tgs") as service:
+        assert service.read().n_items == 3
+        learn(service, item("0", "word0", "put right"))
+        assert service.read().n_items == 3
+        change(service, "forget", id="1")
+        learn(service, item("new", "t", "a"))
+        assert service.read().n_items == 3
+        bodies = [{"id": name, "item": {"text": "t"}} for name in ("2", "1")]
+        done = service.submit(Change("pool", bodies, [None, None])).result(60)
+        assert (done.n, done.duplicates) == (1, 1)
+        assert [found["id"] for found in service.pool.next(service.read().view, 5)] == ["1"]
+    with Service(tmp_path / "folder", FakeTagger) as service:
+        assert service.read().n_items == 3
+
+
 events = st.lists(
     st.one_of(
         st.tuples(
@@ -401,7 +547,7 @@ def test_a_restart_anywhere_gives_the_state_of_an_undisturbed_run(
     with Service(cut, FakeTagger, snapshot_events=snapshot_events) as service:
         run(service, events[stop:])
         assert state(service) == expected
-        assert service.read().n_items == service.log.n_items == len(expected["items"])
+        assert service.read().n_items == len([*service.log.states()]) == len(expected["items"])
         now = {name: found["y"] for name, found in expected["items"].items()}
         newest = {name: service.log.newest(name) for name in now}
         assert {n: sorted(service.tags_now(e)) for n, e in newest.items()} == {
@@ -462,6 +608,18 @@ def test_next_is_the_least_certain_first_without_near_copies():
     first = [found["id"] for found in pool.next(tagger.view(), 2)]
     assert first == ["doubt", "sure"]
     assert [found["id"] for found in pool.next(tagger.view(), 3)][-1] == "other"
+
+
+def test_items_that_do_not_fit_are_passed_over():
+    pool = Pool()
+    pool.put([("text", {"text": "sort list"}), ("numbers", {"x": [1.0]})])
+    tagger = FakeTagger()
+    assert {found["id"] for found in pool.next(tagger.view(), 5)} == {"text", "numbers"}
+    tagger.learn([item("1", "sort list", "a")])
+    for _ in range(2):
+        assert [found["id"] for found in pool.next(tagger.view(), 5)] == ["text"]
+    pool.put([("numbers", {"text": "swim"})])
+    assert {found["id"] for found in pool.next(tagger.view(), 5)} == {"text", "numbers"}
 
 
 def test_a_large_pool_costs_the_same_and_everything_gets_its_turn(monkeypatch):

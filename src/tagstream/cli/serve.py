@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tagstream.cli.options import JsonOption, complete
-from tagstream.cli.output import Failed, new_table, put, put_json, put_table, say
+from tagstream.cli.output import Failed, count, new_table, put, put_json, put_table, say
+
+if TYPE_CHECKING:
+    from tagstream.serve.tokens import Tokens
 
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="The folder that holds everything of the service.")
@@ -97,7 +100,10 @@ def add(
         ),
     ] = "write",
 ) -> None:
-    """Make a token and print it, this once; a running service takes it at once."""
+    """Make a token and print it, this once; a running service takes it at once.
+
+    DIR is made if it is not there, so that a service can begin with a token.
+    """
     from tagstream.serve.tokens import Tokens
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,9 +112,7 @@ def add(
 
 def list_tokens(folder: FolderArgument, json: JsonOption = False) -> None:
     """List the tokens of DIR: names and roles, not the tokens themselves."""
-    from tagstream.serve.tokens import Tokens
-
-    tokens = Tokens(folder / "tokens.json").all
+    tokens = _tokens(folder).all
     made = [
         datetime.datetime.fromtimestamp(token.made, datetime.timezone.utc).isoformat(" ", "seconds")
         for token in tokens
@@ -129,11 +133,20 @@ def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token.")],
 ) -> None:
     """Take a token back; a running service refuses it at once."""
-    from tagstream.serve.tokens import Tokens
-
-    if not Tokens(folder / "tokens.json").revoke(name):
+    tokens = _tokens(folder)
+    if not tokens.revoke(name):
         raise Failed(f"NAME must be that of a token of {folder}, got {name!r}")
     say(f"the token of {name} is revoked")
+    if not len(tokens):
+        say("no token is left: the service is open to everybody on this machine")
+
+
+def _tokens(folder: Path) -> Tokens:
+    from tagstream.serve.tokens import Tokens
+
+    if not folder.is_dir():
+        raise Failed(f"DIR must be the folder of a service, got {folder}, which is not there")
+    return Tokens(folder / "tokens.json")
 
 
 # ---------------------------------------------------------------------- the log
@@ -149,20 +162,25 @@ def export(
     One line is one event, in order: {"id", "text" or "x", "y"} is an item that was learnt;
     {"event": "rename", ...} and the like are other changes. The service may run meanwhile.
     """
-    from tagstream.serve.log import EventLog, renamed
+    from tagstream.serve.export import items_now
+    from tagstream.serve.log import EventLog
 
     path = folder / "events.db"
     if not path.exists():
         raise Failed(f"{folder} must be a folder of the service, got no events.db in it")
+    n_left_out = 0
     log = EventLog(path, read_only=True)
     try:
-        if not items:
-            for event in log.after(0):
-                put_json(event.line())
-            return
-        changes = log.tag_changes()
-        for event in log.states():
-            later = (change for change in changes if change.position > event.position)
-            put_json({**event.body, "y": renamed(event.body["y"], later)})
+        for line in items_now(folder, log) if items else (event.line() for event in log.after(0)):
+            if line is None:
+                n_left_out += 1
+            else:
+                put_json(line)
     finally:
         log.close()
+    if n_left_out:
+        raise Failed(
+            f"{count(n_left_out, 'item')} of the model that {folder} began with left out, because "
+            "it does not keep what they were made of; to take them along, begin a new DIR with "
+            f"--model and the newest file in {folder / 'snapshots'}"
+        )

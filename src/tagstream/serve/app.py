@@ -50,6 +50,7 @@ REQUEST_SECONDS = 60.0
 # How long a thread that computes in Python keeps another waiting. An answer waits a dozen times,
 # once for each compiled loop that it comes back from.
 SWITCH_SECONDS = 0.0005
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 ROLES = {
@@ -124,7 +125,8 @@ def create_app(service: Service, is_open: bool = True, seconds: float = REQUEST_
     _add_gauges(service, registry)
 
     def count(method: str, route: str, status: int, spent: float) -> None:
-        requests.labels(method if route != "other" else "other", route, str(status)).inc()
+        known = method in METHODS and route != "other"
+        requests.labels(method if known else "other", route, str(status)).inc()
         took.labels(route).observe(spent)
 
     app = _routes(service, registry, seconds)
@@ -258,7 +260,10 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
         before: int | None = Query(None, ge=0, le=1 << 62),
         tag: str | None = Query(None, max_length=schema.MAX_NAME),
     ) -> Response:
-        """List the items learnt last, with their tags as they are now."""
+        """List the items learnt last, with their tags as they are now.
+
+        Items of a model that the service began with are listed once they were learnt here.
+        """
         found = await reading(lambda: _recent(service, n, before, tag))
         return JSONResponse({"items": found})
 
@@ -296,7 +301,10 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
     # -------------------------------------------------------------- choosing
     @app.post("/v1/pool", tags=["choosing"])
     async def pool(request: schema.PoolRequest) -> dict[str, int]:
-        """Put items without tags in; those that are known or there already are duplicates."""
+        """Put items without tags in, or replace them there.
+
+        Those that have tags, or are there already like that, are duplicates.
+        """
         bodies = [{"id": item.id, "item": item.record()} for item in request.items]
         return _done(await change("pool", bodies, [None] * len(bodies)))
 

@@ -17,12 +17,11 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tagstream.serve.log import Event, EventLog
-from tagstream.serve.progress import KEPT
+from tagstream.serve.progress import KEPT, Progress
 from tagstream.serve.writer import (
     REPLAY_ITEMS,
     Change,
     Done,
-    Published,
     Refused,
     Service,
     Tagger,
@@ -59,6 +58,7 @@ class Follower(Service):
     def __init__(self, path: Path, tagger: TaggerType | None = None, every: float = EVERY) -> None:
         self._first_snapshot = path if path.is_file() else None
         self._every = every
+        self._end = 0  # of the log, when it was last read
         super().__init__(path.parent.parent if path.is_file() else path, tagger)
 
     def _open_folder(self, model: Path | None) -> None:
@@ -89,10 +89,16 @@ class Follower(Service):
     # ------------------------------------------------------------------ the thread
     def _run(self) -> None:
         try:
+            warm_up(self._type)
             self._begin()
             self._ready.set()
             while not self._closing:
-                self._follow()
+                if self.log.last_position() < self._end:
+                    logger.error("the log was recovered from damage; beginning again")
+                    self._first_snapshot = None
+                    self._begin()
+                else:
+                    self._follow()
                 with self._wake:
                     if not self._closing:
                         self._wake.wait(self._every)
@@ -104,15 +110,17 @@ class Follower(Service):
 
     def _begin(self) -> None:
         """Open a snapshot and replay what came after it."""
+        self._end = 0
         self._tagger, self.log.position = self._newest_snapshot()
         self._snapshot_at = self.log.position
-        self._n_base = self._count_base()
-        self.progress.add(outcomes(self.log.last_suggested(KEPT)))
-        self._tag_changes = self.log.tag_changes()
-        warm_up(self._type)
         self._follow()
-        self._publish_at(self.log.position)
-        logger.info("replica at position %d", self.log.position)
+        known = self.log.position
+        self._tag_changes = [e for e in self.log.tag_changes() if e.position <= known]
+        self.progress = Progress()
+        tested = [e for e in self.log.last_suggested(KEPT) if e.position <= known]
+        self.progress.add(outcomes(tested))
+        self._publish()
+        logger.info("replica at position %d", known)
 
     def _newest_snapshot(self) -> tuple[Tagger, int]:
         given = [] if self._first_snapshot is None else [self._first_snapshot]
@@ -128,30 +136,25 @@ class Follower(Service):
 
     def _follow(self) -> None:
         """Learn what has been written since, in groups, and publish after each."""
-        if self.log.last_position() < self.log.position:
-            logger.error("the log was recovered from damage; beginning again")
-            self._first_snapshot = None
-            self._begin()
-            return
+        end = self.log.last_position()
         run: list[Event] = []
         try:
             for event in self.log.after(self.log.position):
                 run.append(event)
                 if len(run) == REPLAY_ITEMS:
-                    self._learn_run(run)
+                    self._learn_run(run, run[-1].position)
                     run = []
         except sqlite3.OperationalError as error:  # the writer holds the database for a moment
             logger.warning("the log cannot be read now: %s", error)
-        self._learn_run(run)
+            end = 0
+        last = run[-1].position if run else self.log.position
+        if run or end > last:  # the last events may be ones that were refused
+            self._learn_run(run, max(last, end))
+        self._end = max(self._end, end)
 
-    def _learn_run(self, run: list[Event]) -> None:
-        if run:
-            failed = self._apply(run)  # what the writer refused is refused here for the same reason
-            self._note(run, failed)
-            self.log.position = run[-1].position
-            self.replayed += len(run)
-            self._publish_at(self.log.position)
-
-    def _publish_at(self, position: int) -> None:
-        n_items = self._n_base + self.log.n_items
-        self.published = Published(self._tagger.view(), position, n_items)
+    def _learn_run(self, run: list[Event], position: int) -> None:
+        failed = self._apply(run)  # what the writer refused is refused here for the same reason
+        self._note(run, failed)
+        self.log.position = position
+        self.replayed += len(run)
+        self._publish()

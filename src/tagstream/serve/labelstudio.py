@@ -25,9 +25,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tagstream.serve.log import Event
 from tagstream.serve.pool import certainty
-from tagstream.serve.schema import TaggedItem, error_of
+from tagstream.serve.schema import ForgetRequest, TaggedItem, error_of
 from tagstream.serve.writer import Busy, Change, Done, Published, Refused, Service
 
 __all__ = ["Config", "LabelStudio"]
@@ -266,47 +265,52 @@ class LabelStudio:
         return None
 
     def _annotated(self, body: Mapping[str, Any]) -> Future[Done] | None:
-        project = project_of(body.get("project"))
-        config = Config.of(body["project"].get("label_config"))
-        task, annotation = body.get("task"), body.get("annotation")
-        if not isinstance(task, dict) or not isinstance(annotation, dict):
-            raise Refused("task and annotation must be objects", "annotation")
-        return self._submit([self._change(project, config, task, annotation)])
+        project, task, annotation = (_object(body, n) for n in ("project", "task", "annotation"))
+        config = Config.of(project.get("label_config"))
+        return self._submit([self._change(project_of(project), config, task, annotation)])
 
     def _change(
         self, project: str, config: Config, task: Mapping[str, Any], annotation: Mapping[str, Any]
     ) -> tuple[str, str, dict[str, Any]] | None:
         """Return kind, key and body of the event of an annotation, if it says anything new."""
-        start = f"ls:{project}:{_number(annotation, 'id')}:"
-        key = start + str(annotation.get("updated_at") or annotation.get("created_at") or "")[:64]
+        start = _key_start(project, annotation)
+        key = start + _stamp(annotation)
         item = f"ls:{project}:{_number(task, 'id')}"
-        if any(event.key >= key for event in self.service.log.of_keys(start)):
+        if any(known >= key for known, _ in self._keys(start)):
             return None  # known, or older than what is known
-        if annotation.get("was_cancelled"):
-            newest = self.service.log.newest(item)
-            is_own = newest is not None and newest.key.startswith(start)
-            return ("forget", key, {"id": item}) if is_own else None
         text = config.text(task)
-        if text is None:
-            return None
         tags = [tag.strip() for tag in config.ticked(annotation.get("result"))]
         try:
-            learnt = TaggedItem(id=item, text=text, y=tags, key=key)
+            if annotation.get("was_cancelled"):
+                ForgetRequest(ids=[item], key=key)
+                return ("forget", key, {"id": item}) if self._is_last_word(item, start) else None
+            if text is None:
+                return None
+            return "learn", key, TaggedItem(id=item, text=text, y=tags, key=key).body()
         except ValidationError as error:
             field, message = error_of(error.errors())
             raise Refused(message, field) from None
-        return "learn", key, learnt.body()
+
+    def _keys(self, start: str) -> list[tuple[str, str | None]]:
+        """Return the keys of an annotation's events, with their items, in order."""
+        # Earlier versions kept under such keys that the task of that number was gone.
+        gone = f"{start}gone:"
+        return [pair for pair in self.service.log.keys(start) if not pair[0].startswith(gone)]
+
+    def _is_last_word(self, item: str, start: str) -> bool:
+        """Return whether what is known of an item came from the annotation of these keys."""
+        newest = self.service.log.newest_key(item)
+        return newest is not None and newest.startswith(start)
 
     def _deleted(self, body: Mapping[str, Any]) -> Future[Done] | None:
         project = project_of(body.get("project"))
         annotations = body.get("annotations")
         changes: list[tuple[str, str, dict[str, Any]] | None] = []
         for annotation in annotations if isinstance(annotations, list) else ():
-            start = f"ls:{project}:{_number(annotation, 'id')}:"
-            known = self.service.log.of_keys(start)
-            item = known[-1].item if known else None
-            newest: Event | None = self.service.log.newest(item) if item else None
-            if newest is not None and newest.key.startswith(start):
+            start = _key_start(project, annotation)
+            known = self._keys(start)
+            item = known[-1][1] if known else None
+            if item is not None and self._is_last_word(item, start):
                 changes.append(("forget", f"{start}deleted", {"id": item}))
         return self._submit(changes)
 
@@ -342,6 +346,8 @@ class LabelStudio:
             logger.error("the annotations of project %s were not fetched: %s", project, error)
         else:
             logger.info("project %s: %d learnt, %d forgotten", project, n_learnt, n_forgotten)
+        finally:
+            self.service.log.close_reader()  # the thread ends here
 
     def pull(self, project: str) -> tuple[int, int]:
         """Fetch the annotations of a project; return how many were learnt and forgotten."""
@@ -365,7 +371,7 @@ class LabelStudio:
                 learnt.append(self._change(project, config, task, newest))
         position = self.service.read().position
         gone = [
-            ("forget", f"{item}:gone:{position}", {"id": item})
+            ("forget", f"ls-gone:{item.removeprefix('ls:')}:{position}", {"id": item})
             for item in self.service.log.ids(f"ls:{project}:")
             if item not in kept
         ]
@@ -388,6 +394,26 @@ class LabelStudio:
 def version(published: Published) -> str:
     """Return the version that Label Studio sees; a new one brings fresh predictions."""
     return f"tagstream-{published.position}"
+
+
+def _object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = body.get(name)
+    if not isinstance(value, dict):
+        raise Refused(f"{name} must be an object, got {str(value)[:40]!r}", name)
+    return value
+
+
+def _key_start(project: str, annotation: Any) -> str:
+    """Return what the keys of an annotation's events begin with."""
+    return f"ls:{project}:{_number(annotation, 'id')}:"
+
+
+def _stamp(annotation: Mapping[str, Any]) -> str:
+    """Return the time of an annotation's last change."""
+    stamp = annotation.get("updated_at") or annotation.get("created_at") or ""
+    if not isinstance(stamp, str):
+        raise Refused(f"updated_at must be a string, got {str(stamp)[:40]!r}", "updated_at")
+    return stamp[:64]
 
 
 def _number(value: Any, name: str) -> int:

@@ -85,7 +85,8 @@ class Event:
     suggested : list of str, optional
         Learn: what was suggested for the item before it was learnt, if it was new.
     refused : str, optional
-        Why the tagger did not take it; such an event is passed over.
+        Why the tagger did not take it, or nothing ("") if there was nothing to do; such an event
+        only keeps its key, and is passed over.
     position : int
         Its number; 0 before it is written.
     time : float
@@ -127,6 +128,13 @@ def _dumps(value: Any) -> str:
 
 
 _COLUMNS = "position, key, time, kind, body, suggested, refused, checksum"
+_STATES = (
+    f"SELECT {', '.join(f'e.{name}' for name in _COLUMNS.split(', '))} "
+    "FROM items i JOIN events e ON e.position = i.position"
+)
+
+
+_POOL = "SELECT id, body FROM pool ORDER BY number"
 
 
 class _Damaged(Exception):
@@ -135,10 +143,25 @@ class _Damaged(Exception):
 
 def _event(row: tuple[Any, ...]) -> Event:
     position, key, when, kind, body, suggested, refused, checksum = row
-    if kind not in KINDS or _checksum(position, key, kind, body) != checksum:
-        raise _Damaged(position)
-    told = None if suggested is None else json.loads(suggested)
-    return Event(kind, key, json.loads(body), told, refused, position, when)
+    try:
+        if kind not in KINDS or _checksum(position, key, kind, body) != checksum:
+            raise _Damaged(position)
+        told = None if suggested is None else json.loads(suggested)
+        return Event(kind, key, json.loads(body), told, refused, position, when)
+    except (TypeError, ValueError) as error:
+        raise _Damaged(position) from error
+
+
+def _waiting(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the items of the pool; what is no JSON any more is left out."""
+    for name, body in rows:
+        with contextlib.suppress(ValueError):
+            yield name, json.loads(body)
+
+
+def _decoded(text: bytes) -> str:
+    """Return a text of the database; one that is no UTF-8 any more fails its checksum."""
+    return text.decode("utf-8", "replace")
 
 
 class EventLog:
@@ -167,16 +190,15 @@ class EventLog:
     >>> with log.transaction():
     ...     log.append(Event("learn", "first", {"id": "7", "text": "sort a list", "y": ["python"]}))
     1
-    >>> log.find_key("first").position, log.n_items
-    (1, 1)
+    >>> log.find_key("first").position, log.newest("7").body["text"]
+    (1, 'sort a list')
     >>> log.close(); folder.cleanup()
     """
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
         self.path = path
         self.n_lost = 0
-        self._is_mine = not read_only
-        self._n_items: int | None = None  # not counted yet
+        self._told: set[int] = set()  # damaged events that were told of
         self._readers = threading.local()
         self._open_readers: list[sqlite3.Connection] = []
         try:
@@ -192,6 +214,7 @@ class EventLog:
         connection = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+        connection.text_factory = _decoded
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
@@ -228,14 +251,13 @@ class EventLog:
         with contextlib.closing(sqlite3.connect(aside)) as old, self.transaction():
             with contextlib.suppress(sqlite3.DatabaseError):
                 n_seen = old.execute("SELECT max(position) FROM events").fetchone()[0] or 0
-            with contextlib.suppress(sqlite3.DatabaseError, _Damaged, ValueError, TypeError):
+            with contextlib.suppress(sqlite3.DatabaseError, _Damaged):
                 for row in old.execute(f"SELECT {_COLUMNS} FROM events ORDER BY position"):
                     event = _event(row)
                     self._insert(event, event.position)
                     n_read = event.position
             with contextlib.suppress(sqlite3.DatabaseError):
-                for name, body in old.execute("SELECT id, body FROM pool ORDER BY number"):
-                    self.put_in_pool([(name, json.loads(body))])
+                self.put_in_pool(_waiting(old.execute(_POOL)))
         self.n_lost = max(1, n_seen - n_read)
         logger.error(
             "%s was damaged (%s): %d events could be read, and go on from there; "
@@ -269,7 +291,7 @@ class EventLog:
             yield
             self._connection.execute("COMMIT")
         except BaseException as error:
-            self.position, self._n_items = before, None
+            self.position = before
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
@@ -293,14 +315,10 @@ class EventLog:
         if event.refused is not None:
             return
         if event.kind in ("learn", "forget"):
-            n_gone = self._connection.execute(
-                "DELETE FROM items WHERE id = ?", (event.item,)
-            ).rowcount
+            self._connection.execute("DELETE FROM items WHERE id = ?", (event.item,))
             if event.kind == "learn":
                 self._connection.execute("INSERT INTO items VALUES (?, ?)", (event.item, position))
                 self._connection.execute("DELETE FROM pool WHERE id = ?", (event.item,))
-            if self._n_items is not None:
-                self._n_items += (event.kind == "learn") - n_gone
 
     def skip_to(self, position: int) -> None:
         """Number the next event ``position + 1``: events before it were lost by damage."""
@@ -308,7 +326,6 @@ class EventLog:
 
     def refuse(self, position: int, why: str) -> None:
         """Note that the tagger did not take an event, so that a replay passes it over."""
-        self._n_items = None
         with self.transaction():
             row = self._connection.execute(
                 f"SELECT {_COLUMNS} FROM events WHERE position = ?", (position,)
@@ -331,13 +348,16 @@ class EventLog:
                 )
 
     def put_in_pool(self, items: Iterable[tuple[str, dict[str, Any]]]) -> int:
-        """Add items that wait for tags, inside a transaction; return how many are new."""
+        """Add items that wait for tags, or replace them, inside a transaction.
+
+        Return how many are not there like that already.
+        """
         n_before = self._connection.total_changes
         for name, body in items:
             self._connection.execute(
-                "INSERT INTO pool (id, body) SELECT ?, ? WHERE NOT EXISTS "
-                "(SELECT 1 FROM items WHERE id = ?) ON CONFLICT DO NOTHING",
-                (name, _dumps(body), name),
+                "INSERT INTO pool (id, body) VALUES (?, ?) ON CONFLICT (id) "
+                "DO UPDATE SET body = excluded.body WHERE body != excluded.body",
+                (name, _dumps(body)),
             )
         return self._connection.total_changes - n_before
 
@@ -356,56 +376,77 @@ class EventLog:
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
+            connection.text_factory = _decoded
             connection.execute("PRAGMA query_only=ON")
             self._readers.connection = connection
             self._open_readers.append(connection)
         return connection
 
+    def close_reader(self) -> None:
+        """Close the connection of this thread, which reads no more."""
+        connection = getattr(self._readers, "connection", None)
+        if connection is not None:
+            del self._readers.connection
+            self._open_readers.remove(connection)
+            connection.close()
+
     def _fetch(self, sql: str, values: tuple[Any, ...], own: bool) -> list[tuple[Any, ...]]:
         return (self._connection if own else self._reader()).execute(sql, values).fetchall()
 
+    def _whole(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Event]:
+        """Yield the events of rows; those that are damaged are left out."""
+        return (event for event in map(self._try_event, rows) if event is not None)
+
+    def _try_event(self, row: tuple[Any, ...]) -> Event | None:
+        """Return the event of a row; a damaged one is told of, once."""
+        try:
+            return _event(row)
+        except _Damaged:
+            if row[0] not in self._told:
+                logger.error("%s: event %d is damaged and left out", self.path, row[0])
+            self._told.add(row[0])
+            return None
+
     def find_key(self, key: str) -> Event | None:
-        """Return the event of a key, also one that is not committed yet (writer only)."""
+        """Return the event of a key, also one that is not committed yet (writer only).
+
+        Raises
+        ------
+        OSError
+            The event is damaged.
+        """
         rows = self._fetch(f"SELECT {_COLUMNS} FROM events WHERE key = ?", (key,), own=True)
-        return _event(rows[0]) if rows else None
+        try:
+            return _event(rows[0]) if rows else None
+        except _Damaged:
+            raise OSError(f"the event of the key {key!r} is damaged") from None
 
     def newest(self, item: str, own: bool = False) -> Event | None:
         """Return the event that holds the newest state of an item, if it is known.
 
         ``own`` is for the writer: it sees what is not committed yet.
         """
-        columns = ", ".join(f"e.{name}" for name in _COLUMNS.split(", "))
-        rows = self._fetch(
-            f"SELECT {columns} FROM items i JOIN events e ON e.position = i.position "
-            "WHERE i.id = ?",
-            (item,),
-            own,
-        )
-        return _event(rows[0]) if rows else None
+        rows = self._fetch(f"{_STATES} WHERE i.id = ?", (item,), own)
+        return next(self._whole(rows), None)
 
-    def history(self, item: str) -> list[Event]:
-        """Return all events of an item, newest first."""
-        return [
-            _event(row)
-            for row in self._fetch(
-                f"SELECT {_COLUMNS} FROM events WHERE item = ? AND refused IS NULL "
-                "ORDER BY position DESC",
-                (item,),
-                own=False,
-            )
-        ]
+    def newest_key(self, item: str) -> str | None:
+        """Return the key of the event that holds the newest state of an item, if it is known."""
+        rows = self._fetch(f"{_STATES} WHERE i.id = ?", (item,), own=False)
+        return str(rows[0][1]) if rows else None
 
-    def of_keys(self, start: str) -> list[Event]:
-        """Return the events whose key begins with ``start``, in order."""
+    def keys(self, start: str) -> list[tuple[str, str | None]]:
+        """Return the keys that begin with ``start``, with the items of their events, in order."""
         end = start[:-1] + chr(ord(start[-1]) + 1)
-        return [
-            _event(row)
-            for row in self._fetch(
-                f"SELECT {_COLUMNS} FROM events WHERE key >= ? AND key < ? ORDER BY position",
-                (start, end),
-                own=False,
-            )
-        ]
+        return self._fetch(
+            "SELECT key, item FROM events WHERE key >= ? AND key < ? ORDER BY position",
+            (start, end),
+            own=False,
+        )
+
+    def changed_items(self) -> set[str]:
+        """Return the ids of all items that were learnt or forgotten."""
+        found = "SELECT DISTINCT item FROM events WHERE item IS NOT NULL AND refused IS NULL"
+        return {row[0] for row in self._fetch(found, (), own=False)}
 
     def ids(self, start: str) -> list[str]:
         """Return the known items whose id begins with ``start``."""
@@ -415,39 +456,26 @@ class EventLog:
 
     def recent(self, n: int, before: int | None = None) -> list[Event]:
         """Return the newest states of items, newest first, of positions below ``before``."""
-        columns = ", ".join(f"e.{name}" for name in _COLUMNS.split(", "))
-        return [
-            _event(row)
-            for row in self._fetch(
-                f"SELECT {columns} FROM items i JOIN events e ON e.position = i.position "
-                "WHERE i.position < ? ORDER BY i.position DESC LIMIT ?",
-                (before if before is not None else 1 << 62, n),
-                own=False,
-            )
-        ]
+        rows = self._fetch(
+            f"{_STATES} WHERE i.position < ? ORDER BY i.position DESC LIMIT ?",
+            (before if before is not None else 1 << 62, n),
+            own=False,
+        )
+        return [*self._whole(rows)]
 
     def states(self) -> Iterator[Event]:
         """Yield the newest state of each item, in the order of the log."""
-        columns = ", ".join(f"e.{name}" for name in _COLUMNS.split(", "))
-        yield from map(
-            _event,
-            self._reader().execute(
-                f"SELECT {columns} FROM items i JOIN events e ON e.position = i.position "
-                "ORDER BY i.position"
-            ),
-        )
+        yield from self._whole(self._reader().execute(f"{_STATES} ORDER BY i.position"))
 
     def tag_changes(self) -> list[Event]:
         """Return all renames, merges and removals, in order."""
-        return [
-            _event(row)
-            for row in self._fetch(
-                f"SELECT {_COLUMNS} FROM events WHERE kind IN ('rename', 'merge', 'remove') "
-                "AND refused IS NULL ORDER BY position",
-                (),
-                own=True,
-            )
-        ]
+        rows = self._fetch(
+            f"SELECT {_COLUMNS} FROM events WHERE kind IN ('rename', 'merge', 'remove') "
+            "AND refused IS NULL ORDER BY position",
+            (),
+            own=True,
+        )
+        return [*self._whole(rows)]
 
     def last_suggested(self, n: int) -> list[Event]:
         """Return the last ``n`` learn events for which a suggestion was kept, in order."""
@@ -457,20 +485,11 @@ class EventLog:
             (n,),
             own=True,
         )
-        return [_event(row) for row in reversed(rows)]
+        return [*self._whole(reversed(rows))]
 
     def pool(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the items that wait for tags, oldest first."""
-        rows = self._fetch("SELECT id, body FROM pool ORDER BY number", (), own=True)
-        return [(name, json.loads(body)) for name, body in rows]
-
-    @property
-    def n_items(self) -> int:
-        """How many items have tags by the log; for the writer, counted once and kept."""
-        if self._n_items is not None and self._is_mine:
-            return self._n_items
-        self._n_items = int(self._fetch("SELECT count(*) FROM items", (), own=False)[0][0])
-        return self._n_items
+        return [*_waiting(self._fetch(_POOL, (), own=True))]
 
     def after(self, position: int) -> Iterator[Event]:
         """Yield the events after a position, in order, those that were refused left out.
@@ -491,7 +510,7 @@ class EventLog:
                 if row is None:
                     return
                 event = _event(row)
-            except (sqlite3.DatabaseError, _Damaged, ValueError) as error:
+            except (sqlite3.DatabaseError, _Damaged) as error:
                 raise OSError(f"{self.path} is damaged after position {position}") from error
             position = event.position
             yield event
@@ -499,7 +518,6 @@ class EventLog:
     def recover(self) -> None:
         """Keep the events before the first damaged one; the damaged file is put aside."""
         self.close()
-        self._n_items = None
         self._open_readers.clear()
         self._readers = threading.local()
         self._recover(OSError("an event is not what was written"))

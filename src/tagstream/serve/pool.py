@@ -60,6 +60,19 @@ def _is_near(a: frozenset[Any], b: frozenset[Any]) -> bool:
     return len(a & b) >= NEAR_COPY * len(a | b)
 
 
+def _suggestions(view: _View, items: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return what is suggested for items, by their names; without those that are not taken."""
+    if not items:
+        return {}
+    try:
+        return dict(zip(items, view.suggest([*items.values()]), strict=True))
+    except ValueError:
+        if len(items) == 1:
+            return {}
+    single = (_suggestions(view, {name: body}) for name, body in items.items())
+    return {name: told for found in single for name, told in found.items()}
+
+
 class Pool:
     """Items that wait for tags.  Any thread may ask; the writer adds and takes.
 
@@ -71,6 +84,7 @@ class Pool:
     def __init__(self) -> None:
         self._items: dict[str, dict[str, Any]] = {}
         self._scores: dict[str, tuple[int, float]] = {}  # turn of the score, certainty
+        self._unfit: set[str] = set()  # items that the tagger does not take
         self._turn = 0
         self._offered: deque[tuple[str, frozenset[Any]]] = deque(maxlen=REMEMBERED)
         self._lock = threading.Lock()
@@ -79,33 +93,41 @@ class Pool:
         return len(self._items)
 
     def put(self, items: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Add items; those that are there already stay as they are."""
+        """Add items, or replace those that are there."""
         with self._lock:
             for name, body in items:
-                self._items.setdefault(name, body)
+                if self._items.get(name) != body:
+                    self._drop(name)
+                    self._items[name] = body
 
     def take(self, ids: Iterable[str]) -> None:
         """Remove items that are there."""
         with self._lock:
             for name in ids:
-                self._items.pop(name, None)
-                self._scores.pop(name, None)
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        self._items.pop(name, None)
+        self._scores.pop(name, None)
+        self._unfit.discard(name)
 
     def next(self, view: _View, n: int) -> list[dict[str, Any]]:
-        """Return at most ``n`` items with their certainty and suggestions, least certain first."""
+        """Return at most ``n`` items with their certainty and suggestions, least certain first.
+
+        Items that do not fit what the tagger has learnt meanwhile are passed over.
+        """
         with self._lock:
             self._turn += 1
             turn = self._turn
             chosen = self._to_score()
-        suggestions = dict(zip(chosen, view.suggest([*chosen.values()]) if chosen else [],
-                               strict=True))  # fmt: skip
+        suggestions = _suggestions(view, chosen)
         sure = {name: certainty(told.scores.values()) for name, told in suggestions.items()}
         with self._lock:
-            for name in sure:
-                if name in self._items:
-                    self._scores[name] = (turn, sure[name])
-            order = sorted(sure, key=lambda name: (sure[name], name))
-            picked = self._without_copies([name for name in order if name in self._items], n)
+            there = {name for name in chosen if self._items.get(name) is chosen[name]}
+            self._unfit |= there - sure.keys()
+            order = sorted(there & sure.keys(), key=lambda name: (sure[name], name))
+            self._scores |= {name: (turn, sure[name]) for name in order}
+            picked = self._without_copies(order, n)
             return [
                 {
                     "id": name,
@@ -117,12 +139,11 @@ class Pool:
             ]
 
     def _to_score(self) -> dict[str, dict[str, Any]]:
-        if len(self._items) <= SCORED_PER_CALL:
-            return dict(self._items)
-        least = sorted(self._scores, key=lambda name: (self._scores[name][1], name))
-        oldest = sorted(self._items, key=lambda name: self._scores.get(name, (0, 0.0))[0])
-        half = SCORED_PER_CALL // 2
-        names = dict.fromkeys([*least[:half], *oldest])
+        fit = [name for name in self._items if name not in self._unfit]
+        scored = [name for name in fit if name in self._scores]
+        least = sorted(scored, key=lambda name: (self._scores[name][1], name))
+        oldest = sorted(fit, key=lambda name: self._scores.get(name, (0, 0.0))[0])
+        names = dict.fromkeys([*least[: SCORED_PER_CALL // 2], *oldest])
         return {name: self._items[name] for name in [*names][:SCORED_PER_CALL]}
 
     def _without_copies(self, order: list[str], n: int) -> list[str]:

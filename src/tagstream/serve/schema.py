@@ -189,6 +189,9 @@ def error_of(errors: Sequence[Any]) -> tuple[str, str]:
     ('items[0].text', 'items[0].text must be a valid string, got 3')
     """
     first = min(errors, key=lambda error: -len(error["loc"]))
+    if first.get("type") == "json_invalid":
+        where = first["loc"][-1] + 1
+        return "", f"the body must be JSON: {first['ctx']['error']} at character {where}"
     field = ""
     for part in first["loc"]:
         if part in ("body", "query", "path", "header") and not field:

@@ -17,6 +17,7 @@ import logging
 import math
 import os
 import shutil
+import sqlite3
 import threading
 import time
 import uuid
@@ -164,7 +165,7 @@ class Published:
     position : int
         Of the last event that it knows.
     n_items : int
-        Items that have tags; those that were forgotten are not counted.
+        Items that the learner stores; if it stores none, those that it has learnt.
     """
 
     view: View
@@ -233,7 +234,6 @@ class Service:
         self.doing = "starting"
         self._tagger: Tagger
         self._snapshot_at = 0
-        self._n_base = 0
         self._tag_changes: list[Event] = []
         self._queue: deque[Change] = deque()
         self._n_queued = 0
@@ -377,7 +377,7 @@ class Service:
         while self._queue:
             change = self._queue[0]
             # The first item of all decides what items are: those after it are checked against it.
-            alone = change.kind != "learn" or self.log.position == 0
+            alone = change.kind != "learn" or not self.read().view.n_items
             if group and (alone or n + len(change.bodies) > GROUP_ITEMS):
                 break
             self._queue.popleft()
@@ -421,18 +421,32 @@ class Service:
             change.done.set_result(Done(1, 0, self.log.position))
 
     def _do_pool(self, change: Change) -> None:
-        items = [(body["id"], body["item"]) for body in change.bodies if "item" in body]
         ids = [body["id"] for body in change.bodies]
-        with self.log.transaction():
-            if change.kind == "pool":
-                n = self.log.put_in_pool(items)
-            else:
-                n = self.log.take_from_pool(ids)
         if change.kind == "unpool":
+            with self.log.transaction():
+                n = self.log.take_from_pool(ids)
             self.pool.take(ids)
         else:
-            self.pool.put(item for item in items if self.log.newest(item[0], own=True) is None)
+            try:
+                self._check_fit([body["item"] for body in change.bodies])
+            except Exception as error:  # whatever it is, it concerns this change only
+                change.done.set_exception(error)
+                return
+            items = [(b["id"], b["item"]) for b in change.bodies if not self._is_known(b["id"])]
+            with self.log.transaction():
+                n = self.log.put_in_pool(items)
+            self.pool.put(items)
         change.done.set_result(Done(n, len(ids) - n, self.log.position))
+
+    def _check_fit(self, items: list[dict[str, Any]], first: int = 0) -> None:
+        """Refuse items that the tagger cannot take; the first such one is named."""
+        try:
+            self.read().view.suggest(items)
+        except ValueError as error:
+            if len(items) == 1:
+                raise Refused(f"items[{first}]: {error}", f"items[{first}]") from error
+            for i, item in enumerate(items):
+                self._check_fit([item], i)
 
     def _do_events(self, group: list[Change]) -> None:
         written: list[tuple[_Plan, list[Event]]] = []
@@ -442,7 +456,11 @@ class Service:
             for change in group:
                 try:
                     plan = self._plan(change, told)
-                except Refused as error:
+                except sqlite3.OperationalError:
+                    raise
+                except Exception as error:  # whatever it is, it concerns this change only
+                    if not isinstance(error, Refused):
+                        logger.exception("a change could not be planned")
                     refused.append((change, error))
                     continue
                 events = []
@@ -452,7 +470,7 @@ class Service:
                 written.append((plan, events))
         for change, why in refused:
             change.done.set_exception(why)
-        all_events = [event for _, events in written for event in events]
+        all_events = [event for _, events in written for event in events if event.refused is None]
         failed = self._apply(all_events)
         self._note(all_events, failed)
         self._publish()
@@ -460,10 +478,11 @@ class Service:
             self.n_duplicates += plan.duplicates
             errors = [failed[event.position] for event in events if event.position in failed]
             if errors:
-                plan.change.done.set_exception(Refused(str(errors[0])))
+                plan.change.done.set_exception(Refused(_words(errors[0])))
             else:
                 last = events[-1].position if events else self.log.position
-                plan.change.done.set_result(Done(len(events), plan.duplicates, last))
+                n = sum(event.refused is None for event in events)
+                plan.change.done.set_result(Done(n, plan.duplicates, last))
 
     # ------------------------------------------------------------------ checking
     def _plan(self, change: Change, told: dict[int, Any]) -> _Plan:
@@ -472,26 +491,22 @@ class Service:
         planned: dict[str, Event] = {}
         known_keys: dict[str, Event] = {}
         for body, key in zip(change.bodies, change.keys, strict=True):
-            if key is not None:
-                before = known_keys.get(key) or self.log.find_key(key)
-                if before is not None:
-                    if (before.kind, before.body) != (change.kind, body):
-                        raise Refused(
-                            f"key must be new for another change, got {key!r}", "key", 409
-                        )
-                    plan.duplicates += 1
-                    continue
-            is_new = False
+            if key is not None and self._is_answered(key, change.kind, body, known_keys):
+                plan.duplicates += 1
+                continue
+            is_new, refused = False, None
             if change.kind == "learn":
                 newest = planned.get(body["id"]) or self.log.newest(body["id"], own=True)
-                is_new = newest is None and not self._in_base(body["id"])
-                if key is None and newest is not None and self._is_same(newest, body):
+                is_new = not self._will_be_stored(body["id"], newest)
+                if key is None and not is_new and newest and self._is_same(newest, body):
                     plan.duplicates += 1
                     continue
             elif not self._is_possible(change.kind, body):
                 plan.duplicates += 1
-                continue
-            event = Event(change.kind, key or f"auto:{uuid.uuid4().hex}", body)
+                if key is None:
+                    continue
+                refused = ""  # the key is kept: should the item come later, a retry is no other
+            event = Event(change.kind, key or f"auto:{uuid.uuid4().hex}", body, refused=refused)
             plan.events.append(event)
             plan.is_new.append(is_new)
             known_keys[event.key] = event
@@ -500,6 +515,22 @@ class Service:
         if change.kind == "learn" and plan.events:
             self._suggest_first(plan, told)
         return plan
+
+    def _is_answered(
+        self, key: str, kind: str, body: dict[str, Any], planned: dict[str, Event]
+    ) -> bool:
+        """Return whether a change was made under its key; refuse it again if it was refused."""
+        try:
+            before = planned.get(key) or self.log.find_key(key)
+        except OSError as error:
+            raise Refused(f"key must be new: {error}", "key", 409) from error
+        if before is None:
+            return False
+        if (before.kind, before.body) != (kind, body):
+            raise Refused(f"key must be new for another change, got {key!r}", "key", 409)
+        if before.refused:
+            raise Refused(before.refused)
+        return True
 
     def _is_same(self, newest: Event, body: dict[str, Any]) -> bool:
         """Return whether learning ``body`` would change nothing."""
@@ -510,7 +541,7 @@ class Service:
         """Return whether there is something to do; refuse what cannot be."""
         known_tags = self.read().view.tags
         if kind == "forget":
-            return self.log.newest(body["id"], own=True) is not None or self._in_base(body["id"])
+            return self._is_known(body["id"])
         named = {
             "rename": [body.get("old")],
             "merge": body.get("tags"),
@@ -526,12 +557,24 @@ class Service:
             )
         return True
 
-    def _in_base(self, name: str) -> bool:
-        """Return whether an item came with the model that the folder started from."""
-        if not self._n_base:
-            return False
+    def _is_known(self, name: str) -> bool:
+        """Return whether the log or the learner has an item.
+
+        The log knows what a window has lost, the learner what came with the model that the folder
+        began with.
+        """
+        return self.log.newest(name, own=True) is not None or self._is_stored(name)
+
+    def _is_stored(self, name: str) -> bool:
         has_item = getattr(self._tagger.learner, "has_item", None)
         return has_item is not None and bool(has_item(name))
+
+    def _will_be_stored(self, name: str, newest: Event | None) -> bool:
+        """Return whether the learner has an item, or will once the events before are learnt."""
+        is_learnt = newest is None or 0 < newest.position <= self.read().position
+        if is_learnt and hasattr(self._tagger.learner, "has_item"):
+            return self._is_stored(name)
+        return newest is not None
 
     def _suggest_together(self, group: Sequence[Change]) -> dict[int, Any]:
         """Return what is suggested for each body of several changes, by its identity.
@@ -543,7 +586,7 @@ class Service:
         bodies = [body for change in group for body in change.bodies]
         try:
             told = self.read().view.suggest([_record(body) for body in bodies])
-        except ValueError:
+        except Exception:
             return {}
         return {id(body): suggestion for body, suggestion in zip(bodies, told, strict=True)}
 
@@ -572,7 +615,7 @@ class Service:
         for position, error in failed.items():
             # Where that cannot be written, a replay finds out again.
             with contextlib.suppress(LogFull):
-                self.log.refuse(position, str(error))
+                self.log.refuse(position, _words(error))
         return failed
 
     def _apply_run(self, run: list[Event]) -> dict[int, Exception]:
@@ -595,8 +638,9 @@ class Service:
         self.progress.add(outcomes(done))
 
     def _publish(self) -> None:
-        n_items = self._n_base + self.log.n_items
-        self.published = Published(self._tagger.view(), self.log.position, n_items)
+        view = self._tagger.view()
+        stored = getattr(self._tagger.learner, "n_stored_", view.n_items)
+        self.published = Published(view, self.log.position, int(stored))
 
     # ------------------------------------------------------------------ snapshots
     def _load(self) -> None:
@@ -608,7 +652,6 @@ class Service:
             logger.error("%s", error)
             self.log.recover()
             self._restore()
-        self._n_base = self._count_base()
         self._tag_changes = self.log.tag_changes()
         self.pool.put(self.log.pool())
         self.progress.add(outcomes(self.log.last_suggested(KEPT)))
@@ -651,11 +694,6 @@ class Service:
         base = self.folder / "base.tgs"
         return (self._type.open(base) if base.exists() else self._type()), 0
 
-    def _count_base(self) -> int:
-        """Return how many items came with the model that the folder started from."""
-        base = self.folder / "base.tgs"
-        return self._type.open(base).view().n_items if base.exists() else 0
-
     def _try_snapshot(self) -> None:
         try:
             self._snapshot()
@@ -666,7 +704,7 @@ class Service:
     def _snapshot(self) -> None:
         position = self.log.position
         path = self._snapshots / f"{position:012d}.tgs"
-        if position == 0 or path.exists():
+        if position == 0 or path.exists() or not self.read().view.n_items:
             return
         start = time.perf_counter()
         self._tagger.save(path)
@@ -708,6 +746,12 @@ def _at(event: Event, position: int) -> Event:
     return Event(
         event.kind, event.key, event.body, event.suggested, event.refused, position, event.time
     )
+
+
+def _words(error: Exception) -> str:
+    """Return what an error says; that of a KeyError stands in quotes otherwise."""
+    said = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return str(said) or type(error).__name__
 
 
 def _record(body: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""The items of a folder as they are now: those of its log, and of the model that it began with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tagstream import persist
+from tagstream.serve.log import EventLog, renamed
+
+__all__ = ["items_now"]
+
+
+def items_now(folder: Path, log: EventLog) -> Iterator[dict[str, Any] | None]:
+    """Yield the items with their tags of today, oldest first.
+
+    An item that came with a model is made of what that keeps of it: its text, or its numbers in
+    single precision.  Where it keeps neither, None stands for the item.
+    """
+    changes = log.tag_changes()
+    base = folder / "base.tgs"
+    if base.exists():
+        changed = log.changed_items()
+        for name, item in _items_of(base):
+            if name not in changed:
+                yield None if item is None else {**item, "y": renamed(item["y"], changes)}
+    for event in log.states():
+        later = (change for change in changes if change.position > event.position)
+        yield {**event.body, "y": renamed(event.body["y"], later)}
+
+
+def _items_of(path: Path) -> Iterator[tuple[Any, dict[str, Any] | None]]:
+    """Yield the ids of the items of a model file, each with what is kept of the item."""
+    learner: Any
+    learner, extra = persist.load_with_extra(path)
+    saved = extra.get("tagger")
+    if saved is None or not hasattr(learner, "ids_"):
+        yield from [(None, None)] * learner.n_seen_
+        return
+    texts = dict(zip(saved["text_ids"], saved["texts"], strict=True))
+    is_numbers = saved["featurizer"]["name"] == "columns"
+    names = learner.classes_.tolist()
+    for name in learner.ids_:
+        row, tags = learner.item(name)[:2]
+        kept: dict[str, Any] = {}
+        if name in texts:
+            kept = {"text": texts[name]}
+        elif is_numbers and isinstance(row, np.ndarray):
+            kept = {"x": row[0].tolist()}
+        y = [tag for tag in names if tag in tags]
+        yield name, {"id": name, **kept, "y": y} if kept else None
