@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.timing import Section, best_of, claim, installed, tell
+from benchmarks.timing import Section, best_of, claim, installed, peak, tell
 from tagstream import OML, load, load_model, save_model
 from tagstream.projection.reduction import RANK
 
@@ -75,12 +74,6 @@ def _judge(Y: sp.csr_matrix, scores: np.ndarray, said: np.ndarray) -> dict[str, 
     return {"micro-F1": float(f1)} | {f"P@{k}": precision(Y, scores, k) for k in (1, 3, 5)}
 
 
-def _peak() -> float:
-    """Return the largest resident size so far, in GB."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
-
-
 def oml(name: str, quick: bool) -> dict[str, Any]:
     """Learn nine tenths in blocks, predict the rest, save, load, predict again."""
     X, Y = stream(name, quick)
@@ -102,7 +95,7 @@ def oml(name: str, quick: bool) -> dict[str, Any]:
     return {
         "learn, ms": 1e3 * learning / n,
         "predict, ms": 1e3 * predicting / (X.shape[0] - n),
-        "peak, GB": _peak(),
+        "peak, GB": peak(),
         "file, MB": size / 1e6,
         **_judge(Y[n:], scores, model.labels_of(scores) > 0),
     }
@@ -131,7 +124,7 @@ def napkin(name: str, quick: bool) -> dict[str, Any]:
     return {
         "learn, ms": 1e3 * learning / n,
         "predict, ms": 1e3 * predicting / (X.shape[0] - n),
-        "peak, GB": _peak(),
+        "peak, GB": peak(),
         "file, MB": size / 1e6,
         **_judge(Y[n:], scores, scores >= 0.5),
     }
@@ -166,7 +159,7 @@ def run(quick: bool) -> Section:
             rows.append({"stream": name, "learner": contender, **_apart(job, name, quick)})
     of = {row["stream"]: row for row in rows if row["learner"] == "OML"}
     claims = []
-    for name, learn, peak in (("5,000 labels", 10, 2), ("30,000 labels", None, 4)):
+    for name, learn, room in (("5,000 labels", 10, 2), ("30,000 labels", None, 4)):
         q = MADE[name][0]
         if learn is not None:
             floor = _product(q)
@@ -181,7 +174,7 @@ def run(quick: bool) -> Section:
         kept = 4 * RANK * q / 1e9
         claims.append(
             claim(
-                f"{name}: peak memory", of[name]["peak, GB"], peak, unit="GB",
+                f"{name}: peak memory", of[name]["peak, GB"], room, unit="GB",
                 limit="directions of the labels, single precision", limit_value=kept,
                 limit_unit="GB", distance=of[name]["peak, GB"] / kept,
             )

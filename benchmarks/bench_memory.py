@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.timing import Section, claim, tell
+from benchmarks.timing import Section, claim, peak, tell
 from tagstream import KNN, OML, make_stream
 
 WIDTH, ENTRIES, LABELS = 2**18, 50, 20
@@ -72,7 +71,7 @@ def hashed_rows(n: int, seed: int) -> tuple[sp.csr_matrix, np.ndarray]:
 def sparse_stream(n: int) -> None:
     """Learn n rows of hashed text and print the peak memory of this process; run on its own."""
     size = 10_000
-    before = _peak()
+    before = peak()
     model = OML(random_state=0)
     start = time.perf_counter()
     for first in range(0, n, size):
@@ -82,18 +81,12 @@ def sparse_stream(n: int) -> None:
     hit = float(((model.predict(X) > 0) & (Y > 0)).sum() / Y.sum())
     answer = {
         "start": before,
-        "peak": _peak(),
+        "peak": peak(),
         "seconds": learnt,
         "recall": hit,
         "model": model.nbytes_ / 1e9,
     }
     print(json.dumps(answer))
-
-
-def _peak() -> float:
-    """Return the largest resident size so far, in GB."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def run(quick: bool) -> Section:

@@ -130,7 +130,7 @@ def started(command: list[str], **settings: Any) -> Iterator[subprocess.Popen[st
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, **settings
+            command, stderr=errors, text=True, **{"stdout": subprocess.DEVNULL, **settings}
         ) as program,
     ):
         try:
@@ -194,7 +194,7 @@ def wrk(
         ).stdout  # fmt: skip
     tell(".")
     found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)", told)
-    if found is None or int(found[3]):
+    if found is None or int(found[3]) or not int(found[1]):
         raise RuntimeError(f"some requests failed: {told[-500:]}")
     n, took, _, p50, p99, p999 = map(int, found.groups())
     return {
@@ -285,7 +285,7 @@ def of_service(size: int, bodies: list[str], seconds: float) -> list[dict[str, A
         folder = Path(name) / "folder"
         shutil.copytree(filled(items[:size]), folder)
         command = [sys.executable, "-m", "tagstream", "serve", str(folder), "--port", "0"]
-        with started(command) as program:
+        with started(command, stdout=subprocess.PIPE) as program:
             assert program.stdout is not None
             line = program.stdout.readline()
             if not line:

@@ -13,6 +13,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,3 +107,18 @@ def installed(**packages: str) -> tuple[set[str], list[str]]:
     """Split short names of peers into those whose package is installed and those it is not."""
     missing = [name for name, package in packages.items() if version(package) is None]
     return set(packages) - set(missing), missing
+
+
+def peak() -> float:
+    """Return the largest resident size of this process so far, in GB.
+
+    What ``getrusage`` tells on Linux begins with the size of the process that started this one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = [one for one in status.read_text().splitlines() if one.startswith("VmHWM")]
+        return int(line.split()[1]) * 1024 / 1e9
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
