@@ -258,8 +258,8 @@ def test_plain_text_in_the_place_of_json_is_hinted_at(run, tmp_path, learnt):
         "tagstream: <stdin>:1: must be one JSON object per line, got 'plain text'; "
         "if it is plain text, say --format lines\n"
     )
-    err = run("predict", "-", "-m", learnt, stdin='{"text": "a",}\n')[2]
-    assert 'got \'{"text": "a",}\', wrong at character 14: ' in err
+    err = run("predict", "-", "-m", learnt, stdin='{"text": a}\n')[2]
+    assert "got '{\"text\": a}', wrong at character 10: " in err
 
 
 def test_plain_text_in_the_place_of_a_table_is_told(run, tmp_path):
