@@ -40,6 +40,7 @@ PREFIX = struct.Struct("<8sII32s")
 MEMORY = 4 << 30  # bytes of address space; the libraries alone take more than one
 CPU_START, CPU_EACH = 300, 5  # seconds of a child, and of each of its cases: generous
 WIDEST = 100_000  # dense features for which rows are made
+LARGEST = 1 << 22  # entries of an array that the fuzzer itself makes
 
 NUMBERS = [
     0, 1, -1, 2, 3, 7, 8, 9, 63, 64, 100, 255, 256, 1000, 10**6, 2**24, 2**31 - 1, 2**31, 2**32,
@@ -200,7 +201,8 @@ def change_shape(rng: random.Random, array: np.ndarray) -> np.ndarray:
         shape[rng.randrange(len(shape))] = 0
         with contextlib.suppress(ValueError):  # too large even for nothing
             return np.empty(shape, array.dtype)
-    return np.zeros(tuple(rng.choice([n, n + 1, 2 * n]) for n in array.shape), array.dtype)
+    shape = tuple(rng.choice([n, n + 1, 2 * n]) for n in array.shape)
+    return array if math.prod(shape) > LARGEST else np.zeros(shape, array.dtype)
 
 
 def change_array(rng: random.Random, header: dict[str, Any], arrays: list[np.ndarray]) -> None:
