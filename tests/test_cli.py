@@ -417,6 +417,20 @@ def test_inspect_tells_labels_counts_parameters_and_size(run, learnt):
     assert sum(record["kept"]) == sum(len(r["y"]) for r in posts(300))
     assert record["n_bytes"] == learnt.stat().st_size
     assert record["text"]["n_features"] == 1024
+    assert "bound" not in record
+
+
+def test_inspect_tells_the_loss_and_its_bound(run, tmp_path):
+    some = posts(200)
+    mixed = [post | {"y": other["y"]} for post, other in zip(some, some[::-1], strict=True)]
+    write_jsonl(tmp_path / "posts.jsonl", mixed)  # else there is no loss
+    path = "convex.tgs"
+    assert run("learn", "posts.jsonl", "-m", path, "-p", "step=convex")[0] == 0
+    record = json.loads(run("inspect", path, "--json")[1])
+    assert 0 < record["squared_loss"] <= record["bound"]
+    assert (
+        f"{record['squared_loss']:,.1f}, at most {record['bound']:,.1f}" in run("inspect", path)[1]
+    )
 
 
 # ------------------------------------------------------------------ evaluate, demo, data

@@ -7,6 +7,7 @@ import logging
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("fastapi")
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from fake_tagger import FakeTagger
 from serving import serving
+from tagstream import OML
 from tagstream.serve import app as module
 from tagstream.serve import gate, schema, writer
 from tagstream.serve.app import ROLES
@@ -119,6 +121,30 @@ def test_info_progress_snapshot_and_metrics(client, tmp_path):
     names = {line.split("{")[0].split()[0] for line in metrics.splitlines() if line[0] != "#"}
     assert {"tagstream_items", "tagstream_requests_total", "tagstream_log_position"} <= names
     assert all(name.startswith("tagstream_") for name in names)
+
+
+def test_a_bound_is_among_the_metrics(tmp_path):
+    def gauges(client):
+        lines = client.get("/metrics").text.splitlines()
+        found = dict(
+            line.split() for line in lines if line.startswith("tagstream_") and "{" not in line
+        )
+        return float(found["tagstream_squared_loss"]), float(found["tagstream_loss_bound"])
+
+    rng = np.random.default_rng(0)
+    some = [
+        {"id": str(i), "x": rng.normal(size=3).tolist(), "y": [f"t{rng.integers(4)}"]}
+        for i in range(60)
+    ]
+    start = Tagger(OML(step="convex", random_state=0))
+    start.learn(some)
+    (tmp_path / "convex").mkdir()
+    start.save(tmp_path / "convex" / "base.tgs")
+    with serving(tmp_path / "plain") as client:
+        assert np.isnan(gauges(client)).all()
+    with serving(tmp_path / "convex", tagger=Tagger) as client:
+        assert gauges(client) == start.loss_and_bound
+        assert 0 < start.loss_and_bound[0] <= start.loss_and_bound[1]
 
 
 def test_what_to_tag_next(client):

@@ -303,6 +303,21 @@ def test_tags_may_come_as_programs_and_data_frames_have_them(tags):
         tagger.learn({"text": "a beach", "y": "sea"})
 
 
+def test_a_bound_is_told_where_there_is_one():
+    plain, convex = Tagger(), Tagger(OML(step="convex", random_state=0))
+    assert plain.loss_and_bound is convex.loss_and_bound is None
+    rng = np.random.default_rng(0)
+    noisy = [{"text": r["text"], "y": [str(rng.choice([*TOPICS]))]} for r in records(120)]
+    for tagger in (plain, convex):
+        tagger.learn(noisy)
+    assert plain.loss_and_bound is plain.view().loss_and_bound is None
+    view, told = convex.view(), convex.loss_and_bound
+    assert told == (convex.learner.squared_loss_, convex.learner.bound_)
+    assert 0 < told[0] <= told[1]
+    convex.learn(noisy)
+    assert view.loss_and_bound == told != convex.loss_and_bound
+
+
 # ---------------------------------------------------------------------- known ids
 
 

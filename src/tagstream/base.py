@@ -509,9 +509,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
 _READS = frozenset(
     {
-        "classes_", "explain", "kneighbors", "label_counts_", "labels_of", "n_features_in_",
-        "n_seen_", "n_stored_", "predict", "predict_one", "predict_proba", "predict_proba_one",
-        "predict_sets", "scores_of", "transform",
+        "bound_", "classes_", "explain", "kneighbors", "label_counts_", "labels_of",
+        "n_features_in_", "n_seen_", "n_stored_", "predict", "predict_one", "predict_proba",
+        "predict_proba_one", "predict_sets", "scores_of", "squared_loss_", "transform",
     }
 )  # fmt: skip
 

@@ -353,6 +353,12 @@ class ConvexSpace(Space):
         self.V = self.basis @ factor if self.V.shape[0] > self.d else factor
         super().renew()
 
+    def snapshot(self) -> Self:
+        """Return a picture that encodes, and tells its loss, as this one does now."""
+        twin = super().snapshot()
+        twin.tally = self.tally.copy()
+        return twin
+
     @property
     def squared_loss(self) -> float:
         """Sum of the squared losses of all rounds."""

@@ -112,6 +112,14 @@ class _Reader:
         """How many items were learnt, forgotten ones included."""
         return 0 if self._model is None else int(self._model.n_seen_)
 
+    @property
+    def loss_and_bound(self) -> tuple[float, float] | None:
+        """Σ l² of the metric's rounds, and what it can be at most; None where there is no bound."""
+        try:
+            return float(self._model.squared_loss_), float(self._model.bound_)
+        except AttributeError:
+            return None
+
     def suggest(
         self,
         records: Record | Iterable[Record] | Batch,

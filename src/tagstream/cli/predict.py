@@ -407,8 +407,9 @@ def inspect(
         features = {"name": makes.name, **makes.to_state()}
         features.pop("probe", None)
     sources = tagger.extra["sources"]
+    loss = dict(zip(("squared_loss", "bound"), tagger.loss_and_bound or (), strict=False))
     if as_json:
-        record = asdict(info)
+        record = asdict(info) | loss
         del record["arrays"], record["extra"]
         kept = [counts[name] for name in names] if counts else None
         put_json(record | {"labels": names, "kept": kept, "text": features, "sources": sources})
@@ -418,6 +419,7 @@ def inspect(
         "learnt": f"{info.n_seen:,} items",
         "features": f"{info.n_features:,}",
         "tags": f"{info.n_labels:,}",
+        **({"loss": "{squared_loss:,.1f}, at most {bound:,.1f}".format(**loss)} if loss else {}),
         "size": f"{info.n_bytes:,} bytes, format {info.format}, tagstream {info.tagstream}",
         **{f"  {key}": str(value) for key, value in info.params.items()},
         **{f"  features: {key}": str(value) for key, value in features.items()},

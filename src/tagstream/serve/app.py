@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import mimetypes
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -138,6 +139,11 @@ def _add_gauges(service: Service, registry: CollectorRegistry) -> None:
     def items() -> float:
         return service.published.n_items if service.published else 0
 
+    def guarantee(which: int) -> float:
+        view = service.published.view if service.published else None
+        found = getattr(view, "loss_and_bound", None)
+        return math.nan if found is None else float(found[which])
+
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
         "items": ("Items that the tagger knows.", items),
         "log_position": ("Events in the log.", lambda: service.log.position),
@@ -151,6 +157,8 @@ def _add_gauges(service: Service, registry: CollectorRegistry) -> None:
             "Micro-F1 of the last suggestions before learning.",
             lambda: service.progress.f1() or 0.0,
         ),
+        "squared_loss": ("Of the metric's rounds; NaN without a bound.", lambda: guarantee(0)),
+        "loss_bound": ("What the squared loss can be at most.", lambda: guarantee(1)),
     }
     for name, (text, value) in gauges.items():
         Gauge(f"tagstream_{name}", text, registry=registry).set_function(value)
