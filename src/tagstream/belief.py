@@ -104,6 +104,7 @@ class _Asked(NamedTuple):
     seen: int  # examples that were learnt before
     found: Positions
     near: Positions
+    scaled: npt.NDArray[np.float32] | None  # the row, where rows are dense
     nearest: Nearest
 
 
@@ -156,12 +157,14 @@ class Belief:
 
         Nothing may have been learnt since: ``seen`` examples are stored.
         """
+        asked = self._asked_about(rows, seen)
+        return None if asked is None else asked.found
+
+    def _asked_about(self, rows: Rows, seen: int) -> _Asked | None:
         asked = self._asked
         if asked is None or asked.seen != seen or rows.shape[0] != 1:
             return None
-        if asked.bits != bits_of(rows):
-            return None
-        return asked.found
+        return asked if asked.bits == bits_of(rows) else None
 
     def grow(self, q: int) -> None:
         """Have ``q`` labels from now on."""
@@ -195,18 +198,19 @@ class Belief:
     def _learn_part(
         self, items: Items, labels: Labels, store: Store, positions: Positions, seen: int
     ) -> None:
-        known_already = self.recall(items.rows, seen) is not None
-        near, nearest = _NO_POSITIONS, None
-        if known_already:
-            assert self._asked is not None
-            _, _, found, near, nearest = self._asked
-            items = items._replace(found=found)
+        asked, nearest = self._asked_about(items.rows, seen), None
+        if asked is not None:
+            near, nearest = asked.near, asked.nearest
+            items = Items(items.rows, asked.found, items.Z, items.inputs)
             if self._recent is not None:
-                self._recent.append(self._scaled(items.rows))
+                assert asked.scaled is not None
+                self._recent.append(asked.scaled)
         else:
             items, near = self._look_before(items, store, positions)
         if self._recent is not None:
-            self._recent.drop(max(len(self._recent) - self._n_recent(store), 0))
+            excess = len(self._recent) - self._n_recent(store)
+            if excess > 0:
+                self._recent.drop(excess)
         self._asked = kept = None
         if store.window is not None:
             kept = store.first_seen(np.arange(positions[0], positions[-1] + 2))
@@ -227,8 +231,8 @@ class Belief:
             self._recent.append(scaled)
             low = np.maximum(lo, ends - RECENT)
             if items.found is None:
-                items = items._replace(found=self._near(scaled, self.n_votes, low, ends, end))
-            return items, self._near(scaled, NEAR, low, ends, end)
+                items = items._replace(found=self._near(scaled, self.n_votes, end, low, ends))
+            return items, self._near(scaled, NEAR, end, low, ends)
         if items.found is None:
             found = store.search_rows(items.rows, self.n_asked(store), lo, np.maximum(ends, lo))[1]
             items = items._replace(found=found)
@@ -238,16 +242,21 @@ class Belief:
         self,
         scaled: npt.NDArray[np.float32],
         k: int,
-        lo: Positions,
-        hi: Positions,
         end: int,
+        lo: Positions | None = None,
+        hi: Positions | None = None,
     ) -> Positions:
-        """Return the k nearest of the latest rows, which end before position ``end``."""
+        """Return the k nearest of the latest rows, which end before position ``end``.
+
+        All of them, or those at [lo, hi).
+        """
         assert self._recent is not None
         shift = end - len(self._recent)
-        low = np.maximum(lo - shift, 0)
         k = min(k, max(len(self._recent), 1))  # there are no more, and room for all takes some
-        found = self._recent.search(scaled, k, low, np.maximum(hi - shift, low))[1]
+        if lo is not None and hi is not None:
+            lo = np.maximum(lo - shift, 0)
+            hi = np.maximum(hi - shift, lo)
+        found = self._recent.search(scaled, k, lo, hi)[1]
         if shift:
             np.add(found, shift, out=found, where=found >= 0)
         return found
@@ -321,18 +330,19 @@ class Belief:
     # ------------------------------------------------------------------ scores
     def scores(self, items: Items, store: Store) -> Vector:
         """Return the probabilities of m items, (m, q)."""
-        items, near = self._look(items, store)
+        items, near, scaled = self._look(items, store)
         looked = self._look_up(items, store, near)
         # Where labels come late, or all that is stored votes, what is learnt from is another thing.
         if items.rows.shape[0] == 1 and not self.lag and len(store) > self.n_votes:
             assert items.found is not None
-            nearest = looked.copied._replace(positions=looked.nearest)
-            self._asked = _Asked(bits_of(items.rows), store.n_seen, items.found, near, nearest)
+            nearest = Nearest(looked.nearest, looked.copied.similarities)
+            bits = bits_of(items.rows)
+            self._asked = _Asked(bits, store.n_seen, items.found, near, scaled, nearest)
         return self._blend(self.head.score(looked.evidence, self.fast), looked)[0]
 
     def reasons(self, items: Items, store: Store) -> Reasons:
         """Return the probabilities of m items with what they are made of."""
-        items, near = self._look(items, store)
+        items, near, _ = self._look(items, store)
         looked = self._look_up(items, store, near)
         of_head = self.head.explain(looked.evidence, self.fast)
         p, kappas = self._blend(of_head.p, looked)
@@ -342,19 +352,22 @@ class Belief:
         parts = np.concatenate([of_head.parts, gain[:, :, None]], axis=2)
         return Reasons(p, parts, np.where(kappas > 0, looked.nearest, -1))
 
-    def _look(self, items: Items, store: Store) -> tuple[Items, Positions]:
-        """Look up what is near items that are not stored."""
-        n, m = len(store), items.rows.shape[0]
-        lo, hi = np.zeros(m, np.int64), np.full(m, n)
+    def _look(
+        self, items: Items, store: Store
+    ) -> tuple[Items, Positions, npt.NDArray[np.float32] | None]:
+        """Look up what is near items that are not stored; return their scaled rows, too."""
+        n, lo, hi = len(store), None, None
         if self._recent is None:
             if items.found is None:
                 found = store.search_rows(items.rows, self.n_asked(store))[1]
                 items = items._replace(found=found)
-            return items, _NO_POSITIONS
-        lo, scaled = np.maximum(lo, n - RECENT), self._scaled(items.rows)
+            return items, _NO_POSITIONS, None
+        scaled = self._scaled(items.rows)
+        if len(self._recent) > RECENT:  # where labels come late
+            lo, hi = np.full(len(scaled), n - RECENT), np.full(len(scaled), n)
         if items.found is None:
-            items = items._replace(found=self._near(scaled, self.n_votes, lo, hi, n))
-        return items, self._near(scaled, NEAR, lo, hi, n)
+            items = items._replace(found=self._near(scaled, self.n_votes, n, lo, hi))
+        return items, self._near(scaled, NEAR, n, lo, hi), scaled
 
     def _look_up(
         self,
@@ -381,9 +394,8 @@ class Belief:
             kept = kept - kept[0] + (gone[0] if len(gone) else 0)
         Z = _NO_Z if items.Z is None else items.Z
         evidence = Evidence(found, near, there.labels, there.known, Z, items.inputs)
-        return _Looked(
-            evidence, nearest.positions, nearest._replace(positions=copied), there.corrected, kept
-        )
+        copy_of = Nearest(copied, nearest.similarities)
+        return _Looked(evidence, nearest.positions, copy_of, there.corrected, kept)
 
     def _blend(self, p: Vector, looked: _Looked) -> tuple[Vector, Vector]:
         evidence = looked.evidence

@@ -147,8 +147,9 @@ def most_similar(
     >>> most_similar(rows, inputs_of(np.array([[0.0, 0.0]])), np.array([[2, 1, 0, -1]]))
     Nearest(positions=array([1]), similarities=array([0.75]))
     """
-    m = len(candidates)
-    best, similarities = np.full(m, -1, np.int64), np.full(m, -np.inf)
+    best, similarities = np.empty(len(candidates), np.int64), np.empty(len(candidates))
+    best.fill(-1)
+    similarities.fill(-np.inf)
     if factor is None:
         factor = np.ones(stored.dense.shape[1])
     _most_similar(stored, queries, factor, np.asarray(candidates), best, similarities)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import check_number
-from tagstream.kernels import PRIOR
+from tagstream.kernels import PRIOR, compiled
 
 __all__ = ["RULES", "check_rule", "decide"]
 
@@ -83,11 +83,23 @@ def _cuts(scores: npt.NDArray[np.float64], beta: float) -> npt.NDArray[np.float6
     """Return the score from which a label is suggested, (n, 1); a row knows nothing of others."""
     if beta == 0.0 or not scores.size:
         return np.full((len(scores), 1), 0.5 * (1.0 - beta))
-    ranked = np.sort(scores, axis=1)[:, ::-1]
-    # Accumulated, not summed: the order of the additions must not depend on the other rows.
-    hits = np.add.accumulate(ranked, axis=1)
-    nothing = np.multiply.accumulate(1.0 - ranked, axis=1)[:, -1:]
-    sizes = np.arange(1, scores.shape[1] + 1) + hits[:, -1:]
-    best = np.maximum(nothing, (2.0 * hits / sizes).max(axis=1, keepdims=True))
-    cuts: npt.NDArray[np.float64] = 0.5 * (1.0 - beta) + 0.5 * beta * best
+    cuts = np.empty((len(scores), 1))
+    _best_f1(np.sort(scores, axis=1), cuts)
+    cuts *= 0.5 * beta
+    cuts += 0.5 * (1.0 - beta)
     return cuts
+
+
+@compiled
+def _best_f1(rising: npt.NDArray[np.float64], best: npt.NDArray[np.float64]) -> None:
+    """Write the F1 that can be expected at best of items whose sorted scores are given."""
+    n, q = rising.shape
+    for i in range(n):
+        total, nothing = 0.0, 1.0
+        for j in range(q - 1, -1, -1):
+            total += rising[i, j]
+            nothing *= 1.0 - rising[i, j]
+        best[i, 0], hits = nothing, 0.0
+        for j in range(q - 1, -1, -1):
+            hits += rising[i, j]
+            best[i, 0] = max(best[i, 0], 2.0 * hits / (q - j + total))

@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import projection
-from tagstream.checks import Rows, bits_of, blas_threads, check_number
+from tagstream.checks import LARGEST_VALUE, Rows, bits_of, blas_threads, check_number
 from tagstream.examples import Examples
 from tagstream.fastmap import Basis, Inputs, inputs_of
+from tagstream.kernels import embed
 from tagstream.labels import Labels
 from tagstream.memory import Store
 from tagstream.projection.ridge import Spread
@@ -45,6 +46,19 @@ class Embedded(NamedTuple):
     codes: npt.NDArray[np.float32]  # (m, d)
     inputs: Inputs
     C: npt.NDArray[np.float64]  # (m, r), coordinates of reduced labels, or Z itself
+
+
+def _embed(
+    project: projection.Projection, space: Space, inputs: Rows
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+    """Return inputs of P in label space and as codes; in one go where they are dense."""
+    if project.columns is not None:
+        Z = project.apply(inputs)
+        return Z, space.encode(Z)
+    Z = np.empty((len(inputs), len(project.c)))
+    codes = np.empty((len(inputs), space.codec.shape[1]), np.float32)
+    embed(inputs, project.P, project.c, space.codec, LARGEST_VALUE, Z, codes)
+    return Z, codes
 
 
 @dataclass(frozen=True)
@@ -133,10 +147,11 @@ class Embedding:
             return last[1]
         assert self.projection is not None
         inputs = self.projection.inputs(rows)
-        C = self.projection.apply(inputs)
         if self.reduction is None or self._coder is None:
-            made = Embedded(C, self.space.encode(C), inputs_of(inputs), C)
+            Z, codes = _embed(self.projection, self.space, inputs)
+            made = Embedded(Z, codes, inputs_of(inputs), Z)
         else:
+            C = self.projection.apply(inputs)
             Z = self.reduction.labels(C, q)
             codes = self._coder.apply(inputs).astype(np.float32)
             made = Embedded(Z, codes, inputs_of(inputs), C)

@@ -93,7 +93,7 @@ def inputs_of(rows: Rows | None) -> Inputs:
     if rows is None:
         return _NO_INPUTS
     if isinstance(rows, np.ndarray):
-        return _NO_INPUTS._replace(dense=np.ascontiguousarray(rows, np.float32))
+        return Inputs(*_NO_INPUTS[:3], np.ascontiguousarray(rows, np.float32))
     return Inputs(
         rows.indptr.astype(np.int64),
         rows.indices.astype(np.int32, copy=False),

@@ -216,16 +216,23 @@ def embed(
     P: npt.NDArray[np.floating[Any]],
     c: npt.NDArray[np.float64],
     codec: npt.NDArray[np.float64],
+    most: float,
     Z: npt.NDArray[np.float64],
     codes: npt.NDArray[np.float32],
 ) -> None:
-    """``Z = X P + c`` and ``codes = Z codec``, in the order of sums of :func:`project_dense`."""
+    """``Z = X P + c`` and ``codes = Z codec``, both kept within ±``most``.
+
+    Sums are made in the order of :func:`project_dense`.
+    """
     project_dense(X, P, c, Z)
+    for i in range(Z.shape[0]):
+        for j in range(Z.shape[1]):
+            Z[i, j] = max(min(Z[i, j], most), -most)
     wide = np.empty(codes.shape)
     project_dense(Z, codec, np.zeros(codec.shape[1]), wide)
     for i in range(codes.shape[0]):
         for j in range(codes.shape[1]):
-            codes[i, j] = wide[i, j]
+            codes[i, j] = max(min(wide[i, j], most), -most)
 
 
 @compiled

@@ -183,8 +183,8 @@ class Space:
 
     def _note(self, losses: Matrix, steps: Matrix, degenerate: npt.NDArray[np.bool_]) -> None:
         """Remember what rounds did."""
-        self.n_updates += int(np.count_nonzero(steps > 0))
-        self.n_degenerate += int(np.count_nonzero(degenerate))
+        self.n_updates += sum([step > 0 for step in steps.tolist()])
+        self.n_degenerate += sum(degenerate.tolist())
         # One after another, so that the order of additions does not depend on the calls.
         for loss in losses.tolist():
             self.cumulative_loss += loss

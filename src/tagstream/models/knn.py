@@ -143,7 +143,7 @@ class KNN(NeighborClassifier):
         self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
     ) -> Located:
         squares, found = self._store.search_rows(rows, k, lo, hi)
-        return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
+        return Located(Items(rows, found, None, inputs_of(None)), squares)
 
     # ------------------------------------------------------------------ corrections
     def _relabel(self, position: int, labels: Labels) -> None:

@@ -94,12 +94,22 @@ class Located(NamedTuple):
     Attributes
     ----------
     items : Items
-    distances : array of shape (m, k)
-        Of the stored items at ``items.found``, nearest first; infinity where there are fewer.
+    squares : array of shape (m, k)
+        Squared distances of the stored items at ``items.found``, nearest first; infinity where
+        there are fewer.
+    scale : float
+        What their roots are to be multiplied by.
     """
 
     items: Items
-    distances: npt.NDArray[np.float64]
+    squares: npt.NDArray[np.float64]
+    scale: float = 1.0
+
+    @property
+    def distances(self) -> npt.NDArray[np.float64]:
+        """Distances of the nearest stored items, (m, k)."""
+        distances: npt.NDArray[np.float64] = np.sqrt(self.squares) * self.scale
+        return distances
 
     @property
     def found(self) -> npt.NDArray[np.int64]:
@@ -450,7 +460,7 @@ class NeighborClassifier(StreamClassifier):
         names = self.classes_.tolist()
         found = located.found[i, : self.n_neighbors]
         found = found[found >= 0]
-        neighbors = self._neighbors(found, located.distances[i])
+        neighbors = self._neighbors(found, np.sqrt(located.squares[i]) * located.scale)
         labels = self._store.labels(found).Y.astype(bool)
         order = np.argsort(-scores, kind="stable").tolist()
         suggested = [j for j in order if chosen[j]]

@@ -215,11 +215,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     ) -> Located:
         if self._embedding.projection is None:
             squares, found = self._store.search_rows(rows, k, lo, hi)
-            return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
+            return Located(Items(rows, found, None, inputs_of(None)), squares)
         made = self._embedding(rows, self._store.n_labels)
         squares, found = self._store.search_codes(made.codes, k, lo, hi)
         items = Items(rows, found, made.Z, made.inputs)
-        return Located(items, np.sqrt(squares) * self._embedding.space.scale)
+        return Located(items, squares, self._embedding.space.scale)
 
     def _to_weigh(self, located: Located) -> Items:
         # Before there is a metric the head looks for neighbours in scaled columns.

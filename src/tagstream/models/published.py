@@ -168,11 +168,11 @@ class PublishedOML(NeighborClassifier):
     ) -> Located:
         if self._projection is None:
             squares, found = self._store.search_rows(rows, k, lo, hi)
-            return Located(Items(rows, found, None, inputs_of(None)), np.sqrt(squares))
+            return Located(Items(rows, found, None, inputs_of(None)), squares)
         space, codes = self._codes()
         squares, found = codes.search(space.encode(self._projection(rows)), k, lo, hi)
         items = Items(rows, found, None, inputs_of(None))
-        return Located(items, np.sqrt(squares) * space.scale)
+        return Located(items, squares, space.scale)
 
     def _codes(self) -> tuple[Space, DenseRows]:
         """Return the codes of all stored items with the present V (Choice C12), kept until then."""
