@@ -56,11 +56,11 @@ def plain(rho):
 def auto(X, Y, **changes):
     how = {"scale": None, "lift": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5}
     examples = Examples.of(X, Labels(Y, None))
-    return choose(examples, lift_size=changes.pop("size", 300), seed=0, **(how | changes))
+    return choose(examples, lift_size=changes.pop("size", 300), seed=0, **(how | changes))[0]
 
 
 def smoother(X, Y):
-    return Smoother(centred(X) @ centred(X).T, Y - Y.mean(axis=0))
+    return Smoother.of_kernel(centred(X) @ centred(X).T, Y - Y.mean(axis=0))
 
 
 # ---------------------------------------------------------------------- leave-one-out
@@ -98,6 +98,25 @@ def generalised_error(X, Y, rho):
     P, c = slow.ridge(X, np.eye(n), rho)
     left = np.eye(n) - (X @ P + c)
     return n * ((left @ Y) ** 2).sum() / np.trace(left) ** 2, np.trace(left) / n
+
+
+def test_few_features_and_their_kernel_matrix_make_the_same_smoother():
+    X, Y = draw(4, 60, 9, 5)
+    X = X.astype(np.float64)
+    X[:, 3] = X[:, 2]  # of less than full rank
+    T = Y - Y.mean(axis=0)
+    wide, thin = smoother(X, Y), Smoother.of_rows(X + 5.0, T)
+    assert thin.ridge == pytest.approx(wide.ridge, rel=1e-9)
+    for rho in (1e-3, 1.0, 100.0):  # with less, the kernel matrix' own rounding shows
+        for a, b in zip(thin.fitted(rho), wide.fitted(rho), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+def test_rows_that_are_all_the_same_have_a_smoother():
+    Y = draw(5, 20, 3, 4)[1]
+    made = Smoother.of_rows(np.ones((20, 3)), Y - Y.mean(axis=0))
+    assert np.isfinite(made.ridge)
+    assert not made.fitted(made.ridge)[1].any()
 
 
 @pytest.mark.parametrize(("n", "p"), [(60, 12), (40, 55)])

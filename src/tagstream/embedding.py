@@ -232,12 +232,12 @@ class Embedding:
         half, quarter = (window or 0) // 2, (window or 0) // 4
         lift_size = min(projection.LIFT_SIZE, max(100, half)) if full else projection.LIFT_SIZE
         p = min(examples.shape[1], projection.LIFT_SIZE)
-        due = self.choice is None or t >= self.next_choice
+        due, design = self.choice is None or t >= self.next_choice, None
         with blas_threads(float(len(store)) * p * p):
             self._reduce(examples, store.n_labels, due)
             if due:
                 sample = min(projection.SAMPLE, max(64, quarter)) if full else projection.SAMPLE
-                self.choice = projection.choose(
+                self.choice, design = projection.choose(
                     examples, scale=scale, lift=lift, ridge=ridge, n_neighbors=n_neighbors,
                     rule=rule, lift_size=lift_size, sample=sample, seed=self.seed,
                     reduction=self.reduction,
@@ -248,7 +248,7 @@ class Embedding:
             assert self.choice is not None
             self.projection, spread = projection.fit(
                 examples, self.choice, lift_size=lift_size, seed=self.seed, start=self.projection,
-                reduction=self.reduction,
+                reduction=self.reduction, design=design,
             )  # fmt: skip
             self._encode(store)
         return spread

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -37,6 +38,7 @@ from tagstream.projection.ridge import Design
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
 LARGE_SAMPLE, FINALISTS = 512, 2  # from so many on, lifts are ranked on half, and two are kept
 RIDGE_SAMPLE = 750  # the same for the ridge alone
+THIN = 2  # times as many examples as features, from which on features are the shorter way
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (10**0.5, 10**-0.5, 10.0)  # by which the ridge may be changed
 CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling of the sample
@@ -55,8 +57,11 @@ def choose(
     seed: int,
     sample: int = SAMPLE,
     reduction: Reduction | None = None,
-) -> Choice:
+) -> tuple[Choice, Design | None]:
     """Choose scaling and lift on at most ``sample`` evenly spaced examples, and the ridge.
+
+    Returned with it is the regression of all the examples, if that was set up on the way: to
+    :func:`~tagstream.projection.ridge.fit` it is the larger part of its work.
 
     A candidate first gets the ridge of least squared error.  The best candidate is that whose
     left-out votes have the highest micro-F1, since what is regressed is not what is wanted in
@@ -73,12 +78,12 @@ def choose(
         distances = smoother.left_out_distances(rho)
         return Votes.of(distances, few_labels, n_neighbors, rule)
 
-    def quick_rank(candidate: Choice, K: Matrix) -> tuple[float, int]:
+    def quick_rank(K: Matrix) -> tuple[float, int]:
         """Judge a lift on every second example of the sample: an eighth of the work."""
         half = slice(None, None, 2)
         known = None if few_labels.known is None else few_labels.known[half]
         some = Labels(few_labels.Y[half], known)
-        rough = Smoother(centre(K[half, half]), targets(some, reduction))
+        rough = Smoother.of_kernel(centre(K[half, half]), targets(some, reduction))
         rho = rough.ridge if strength is None else strength
         return Votes.of(rough.left_out_distances(rho), some, n_neighbors, rule).rank
 
@@ -86,12 +91,13 @@ def choose(
     candidates = [*_candidates(few, scale, lift, lift_size, seed)]
     lifts = [one for one in candidates if one[0].lift is not None]
     if len(few) >= LARGE_SAMPLE and len(lifts) > FINALISTS:
-        ranks = [quick_rank(*one) for one in lifts]
+        ranks = [quick_rank(K) for _, K, _ in lifts]
         finalists = sorted(sorted(range(len(lifts)), key=ranks.__getitem__)[:FINALISTS])
         candidates = [one for one in candidates if one[0].lift is None]
         candidates += [lifts[i] for i in finalists]
-    for candidate, K in candidates:
-        smoother = Smoother(centre(K), T)
+    for candidate, K, X in candidates:
+        thin = X is not None and THIN * X.shape[1] <= len(X)
+        smoother = Smoother.of_rows(X, T) if thin else Smoother.of_kernel(centre(K), T)
         candidate = replace(candidate, ridge=smoother.ridge if strength is None else strength)
         votes, lifted = judge(smoother, candidate.ridge), candidate.lift is not None
         if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
@@ -101,45 +107,50 @@ def choose(
     if len(best) == 2 and best[True][0].better_than(best[False][0], caution):
         votes, choice, smoother = best[True]
     if strength is not None:
-        return choice
-    factor = 1.0
+        return choice, None
+    factor, design = 1.0, None
     for other in FACTORS:
         changed = judge(smoother, other * choice.ridge)
         if changed.rank < votes.rank:
             votes, factor = changed, other
     if len(examples) > sample:
-        ridge = _ridge_of_all(examples, choice, lift_size, seed, reduction)
+        ridge, design = _ridge_of_all(examples, choice, lift_size, seed, reduction)
         choice = replace(choice, ridge=ridge)
-    return replace(choice, ridge=factor * choice.ridge)
+    return replace(choice, ridge=factor * choice.ridge), design
 
 
 def _candidates(
     few: Examples, scale: str | None, lift: str | None, lift_size: int, seed: int
-) -> Iterator[tuple[Choice, Matrix]]:
-    """Yield what may be chosen with its kernel matrix, the simpler ones first."""
+) -> Iterator[tuple[Choice, Matrix, Matrix | None]]:
+    """Yield what may be chosen with its kernel matrix, the simpler ones first.
+
+    With it come the features themselves, where they are dense and not lifted.
+    """
     # Sparse rows are neither standardised nor lifted unless asked: both would fill them in.  Their
     # lengths, which tell long from short texts and little else, may be taken out.
     sparse = few.sparse
     scales = (scale,) if scale != "auto" else (None, "unit") if sparse else (None, "standard")
     kind = lift if lift != "auto" else None if sparse else "kernel"
-    linear = [(Choice(one), _inner(few, Choice(one), lift_size, seed)) for one in scales]
-    squares = [squared_distances(K) for _, K in linear]
+    plain = [_features(few, Choice(one), lift_size, seed) for one in scales]
+    inner = [inner_products(X) for X in plain]
+    squares = [squared_distances(K) for K in inner]
     medians = [_median(one) for one in squares]
     if lift in (None, "auto") or not any(medians):
-        yield from linear
+        for one, K, X in zip(scales, inner, plain, strict=True):
+            yield Choice(one), K, None if sparse else X
     if kind is None:
         return
     for one, distance, median in zip(scales, squares, medians, strict=True):
         for factor in BANDWIDTHS if median > 0 else ():
             candidate = Choice(one, kind, factor * median**0.5)
             if kind == "kernel":
-                yield candidate, np.exp(distance / (-2 * candidate.bandwidth**2))
+                yield candidate, np.exp(distance / (-2 * candidate.bandwidth**2)), None
             else:  # by the features it really has, which are random and may be few
-                yield candidate, _inner(few, candidate, lift_size, seed)
+                yield candidate, inner_products(_features(few, candidate, lift_size, seed)), None
 
 
-def _inner(few: Examples, candidate: Choice, lift_size: int, seed: int) -> Matrix:
-    return inner_products(make_features(few, candidate, lift_size, seed)(few.every()[0]))
+def _features(few: Examples, candidate: Choice, lift_size: int, seed: int) -> Any:
+    return make_features(few, candidate, lift_size, seed)(few.every()[0])
 
 
 def targets(labels: Labels, reduction: Reduction | None = None) -> Matrix:
@@ -160,17 +171,39 @@ def _median(distances: Matrix) -> float:
 
 
 class Smoother:
-    """Ridge regression of centred targets T (n, q) on features with centred kernel matrix K."""
+    """Ridge regression of centred targets T (n, q) on centred features.
 
-    def __init__(self, K: Matrix, T: Matrix) -> None:
-        values, self._U = scipy.linalg.eigh(K, driver="evd")
-        self._values = np.maximum(values, 0)
-        self._T, self._C = T, self._U.T @ T
+    Parameters
+    ----------
+    values, U : arrays of shape (r,) and (n, r)
+        Eigenvalues and eigenvectors of the features' kernel matrix, without those of zero.
+    T : array of shape (n, q)
+    """
+
+    def __init__(self, values: Matrix, U: Matrix, T: Matrix) -> None:
+        self._values, self._U = np.maximum(values, 0), U
+        self._T, self._C = T, U.T @ T
+
+    @classmethod
+    def of_kernel(cls, K: Matrix, T: Matrix) -> Smoother:
+        """Return that of features with the centred kernel matrix K (n, n)."""
+        return cls(*scipy.linalg.eigh(K, driver="evd"), T)
+
+    @classmethod
+    def of_rows(cls, X: Matrix, T: Matrix) -> Smoother:
+        """Return that of features X (n, p), fewer than there are rows: less work, equal result."""
+        X = X - X.mean(axis=0)
+        values, Q = scipy.linalg.eigh(X.T @ X, driver="evd")
+        some = values > 1e-12 * max(values[-1], 0.0)
+        return cls(values[some], (X @ Q[:, some]) / np.sqrt(values[some]), T)
 
     @cached_property
     def ridge(self) -> float:
         """The strength of least generalised cross-validation error."""
-        return _validated_ridge(self._values, (self._C**2).sum(axis=1), 0.0, len(self._T))
+        energy = (self._C**2).sum(axis=1)
+        n, r = self._U.shape
+        rest = 0.0 if r == n else max(float((self._T**2).sum() - energy.sum()), 0.0)
+        return _validated_ridge(self._values, energy, rest, n)
 
     def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
         """Return H, the fitted values, and the left-out predictions of all examples."""
@@ -267,18 +300,22 @@ def _ridge_of_all(
     lift_size: int,
     seed: int,
     reduction: Reduction | None,
-) -> float:
-    """Return the ridge of least validation error on the very features that P is fitted on."""
-    if min(examples.shape) > RIDGE_SAMPLE:
+) -> tuple[float, Design | None]:
+    """Return the ridge of least validation error on the very features that P is fitted on.
+
+    And the regression on them, unless it is that of a part of the examples.
+    """
+    sampled = min(examples.shape) > RIDGE_SAMPLE
+    if sampled:
         examples = examples.sample(RIDGE_SAMPLE)
     X = Design(examples, make_features(examples, choice, lift_size, seed), reduction)
     right = None
     if X.primal:
-        inner, right = X.equations()[:2]
+        inner, right = X.equations[:2]
         inner, right = X.features.turned_both(inner), X.features.turned(right)
     else:
         inner = X.gram()[0]
-    values, U = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True)
+    values, U = scipy.linalg.eigh(inner, driver="evd")
     values = np.maximum(values, 0.0)
     if right is not None:
         energy = ((U.T @ right) ** 2).sum(axis=1)
@@ -287,4 +324,4 @@ def _ridge_of_all(
         T = X.targets(examples.every()[1])
         energy = ((U.T @ (T - T.mean(axis=0))) ** 2).sum(axis=1)
     rest = max(float(X.target_squares() - energy.sum()), 0.0)
-    return _validated_ridge(values, energy, rest, X.n)
+    return _validated_ridge(values, energy, rest, X.n), None if sampled else X

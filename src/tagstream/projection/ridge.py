@@ -266,9 +266,9 @@ class Design:
         inner = inner_products(self.features(self.examples.every()[0]))
         return centre(inner), 1e-12 * float(np.trace(inner))
 
+    @cached_property
     def equations(self) -> Equations:
-        """Return X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass."""
-
+        """X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass; :func:`fit` changes them."""
         inner, right, total, targets = self._X.sum(partial(_equations, self.targets))
         mid, kernel = total / self.n, self.features.kernel
         rounding = float(np.trace(inner)) * (1e-12 if kernel is None else 1e-15 / JITTER)
@@ -391,16 +391,19 @@ def fit(
     seed: int = 0,
     start: Projection | None = None,
     reduction: Reduction | None = None,
+    design: Design | None = None,
 ) -> tuple[Projection, Spread]:
     """Return the projection of all the given examples for what was chosen, and their spread.
 
     ``start`` is an earlier projection of the same kind, from which an iterative solution sets
     out; the direct ones do not need it.  With a ``reduction`` the projection is that into its
-    coordinates.
+    coordinates.  ``design`` is what :func:`~tagstream.projection.choice.choose` has made of these
+    examples on its way, if it has; it is used up.
     """
-    features = make_features(examples, choice, lift_size, seed)
-    design = Design(examples, features, reduction)
-    guess = None
+    if design is None:
+        features = make_features(examples, choice, lift_size, seed)
+        design = Design(examples, features, reduction)
+    features, guess = design.features, None
     if features.columns is not None and start is not None and start.columns is not None:
         guess = start.rows_of(features.columns).astype(np.float64)
         if features.deviation is not None:
@@ -442,7 +445,7 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
     none = np.zeros(X.q)
     if X.p <= PRIMAL if X.primal else X.n <= DIRECT:
         if X.primal:
-            inner, right, mid, variances, rounding = X.equations()
+            inner, right, mid, variances, rounding = X.equations
             if X.features.kernel is not None and not X.masked:
                 # ‖L⁻ᵀP‖² = PᵀKP: nothing needs to be turned.
                 inner += max(ridge, rounding) * X.features.kernel
