@@ -187,7 +187,8 @@ class Smoother:
     @classmethod
     def of_kernel(cls, K: Matrix, T: Matrix) -> Smoother:
         """Return that of features with the centred kernel matrix K (n, n)."""
-        return cls(*scipy.linalg.eigh(K, driver="evd"), T)
+        values, U = scipy.linalg.eigh(K, driver="evd")
+        return cls(values, U, T)
 
     @classmethod
     def of_rows(cls, X: Matrix, T: Matrix) -> Smoother:
