@@ -96,8 +96,10 @@ def choose(
         candidates = [one for one in candidates if one[0].lift is None]
         candidates += [lifts[i] for i in finalists]
     for candidate, K, X in candidates:
-        thin = X is not None and THIN * X.shape[1] <= len(X)
-        smoother = Smoother.of_rows(X, T) if thin else Smoother.of_kernel(centre(K), T)
+        if X is not None and THIN * X.shape[1] <= len(X):
+            smoother = Smoother.of_rows(X, T)
+        else:
+            smoother = Smoother.of_kernel(centre(K), T)
         candidate = replace(candidate, ridge=smoother.ridge if strength is None else strength)
         votes, lifted = judge(smoother, candidate.ridge), candidate.lift is not None
         if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
