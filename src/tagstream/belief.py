@@ -24,7 +24,7 @@ from tagstream.labels import Labels
 from tagstream.memory import DenseRows, Store
 from tagstream.projection.ridge import Spread
 
-__all__ = ["PARTS", "Belief", "Items", "Reasons"]
+__all__ = ["NEAR", "PARTS", "Belief", "Items", "Reasons"]
 
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "copy")
 RECENT = 1000  # items among which the nearest in input space are looked up
@@ -137,6 +137,16 @@ class Belief:
         return self.head.lag
 
     @property
+    def factor(self) -> Vector:
+        """One over the deviations of dense columns, (p,)."""
+        return self._factor
+
+    @property
+    def recent(self) -> DenseRows | None:
+        """The latest rows, scaled, where rows are dense."""
+        return self._recent
+
+    @property
     def n_votes(self) -> int:
         """How many neighbours vote."""
         return self.head.votes[-1]
@@ -207,10 +217,7 @@ class Belief:
                 self._recent.append(asked.scaled)
         else:
             items, near = self._look_before(items, store, positions)
-        if self._recent is not None:
-            excess = len(self._recent) - self._n_recent(store)
-            if excess > 0:
-                self._recent.drop(excess)
+        self.trim(store)
         self._asked = kept = None
         if store.window is not None:
             kept = store.first_seen(np.arange(positions[0], positions[-1] + 2))
@@ -265,6 +272,13 @@ class Belief:
         """Return how many of the latest rows are kept here: never more than the store keeps."""
         n = RECENT + self.lag
         return n if store.window is None else min(n, store.window)
+
+    def trim(self, store: Store) -> None:
+        """Let go of rows that are no longer among the latest."""
+        if self._recent is not None:
+            excess = len(self._recent) - self._n_recent(store)
+            if excess > 0:
+                self._recent.drop(excess)
 
     def _scaled(self, rows: Rows) -> npt.NDArray[np.float32]:
         scaled: npt.NDArray[np.float32] = (rows * self._factor).astype(np.float32)

@@ -30,7 +30,15 @@ from tagstream.checks import LARGEST_COUNT, expect, expect_keys
 from tagstream.fastmap import Inputs
 from tagstream.kernels import compiled
 
-__all__ = ["BINS", "Copies", "Nearest", "most_similar"]
+__all__ = [
+    "BINS",
+    "Copies",
+    "Nearest",
+    "blend_items",
+    "find_similar",
+    "learn_items",
+    "most_similar",
+]
 
 BINS = np.array([0.8, 0.9, 0.97, 0.9999])  # lower ends
 
@@ -96,7 +104,7 @@ def _closeness(stored: Inputs, a: int, queries: Inputs, i: int, factor: Vector) 
 
 
 @compiled
-def _most_similar(
+def find_similar(
     stored: Inputs,
     queries: Inputs,
     factor: Vector,
@@ -104,6 +112,7 @@ def _most_similar(
     best: Ints,
     similarities: Vector,
 ) -> None:
+    """Write what :func:`most_similar` returns into ``best`` and ``similarities`` (m,)."""
     sparse, size = queries.indptr.shape[0] > 0, 4
     if sparse:
         for i in range(candidates.shape[0]):
@@ -152,7 +161,7 @@ def most_similar(
     similarities.fill(-np.inf)
     if factor is None:
         factor = np.ones(stored.dense.shape[1])
-    _most_similar(stored, queries, factor, np.asarray(candidates), best, similarities)
+    find_similar(stored, queries, factor, np.asarray(candidates), best, similarities)
     return Nearest(best, similarities)
 
 
@@ -172,7 +181,7 @@ def _bit(packed: Bytes, row: int, j: int) -> int:
 
 
 @compiled
-def _blend(
+def blend_items(
     K: Vector,
     positions: Ints,
     similarities: Vector,
@@ -182,6 +191,7 @@ def _blend(
     p: Vector,
     kappas: Vector,
 ) -> None:
+    """Blend copies into ``p`` (m, q), and write κ of each item; see :meth:`Copies.blend`."""
     for i in range(p.shape[0]):
         row, b = positions[i], _bin(similarities[i])
         kappas[i] = 0.0
@@ -195,7 +205,7 @@ def _blend(
 
 
 @compiled
-def _learn(
+def learn_items(
     K: Vector,
     positions: Ints,
     similarities: Vector,
@@ -206,6 +216,7 @@ def _learn(
     Y: Bytes,
     mask: npt.NDArray[np.bool_],
 ) -> None:
+    """Learn items in order, changing ``K``; see :meth:`Copies.learn`."""
     for i in range(p.shape[0]):
         row, b = positions[i], _bin(similarities[i])
         if row < 0 or b < 0:
@@ -276,7 +287,7 @@ class Copies:
             Which of the stored items were corrected; of length 0: none.
         """
         out, kappas = p.copy(), np.empty(len(p))
-        _blend(self.K, *nearest, corrected, labels, _packed(known), out, kappas)
+        blend_items(self.K, *nearest, corrected, labels, _packed(known), out, kappas)
         return out, kappas
 
     def learn(
@@ -295,7 +306,7 @@ class Copies:
         ``p`` are the head's probabilities of these items before it learnt them, and before copies.
         """
         sure = np.empty((0, 0), np.bool_) if mask is None else mask
-        _learn(self.K, *nearest, corrected, labels, _packed(known), p, Y, sure)
+        learn_items(self.K, *nearest, corrected, labels, _packed(known), p, Y, sure)
 
     def snapshot(self) -> Copies:
         """Return copies that stay as they are now."""

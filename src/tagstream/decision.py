@@ -70,7 +70,9 @@ def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np
     if not isinstance(rule, str):
         return scores >= rule - PRIOR
     if rule in RULES:
-        return scores >= _cuts(scores, RULES[rule]) - PRIOR
+        chosen = np.empty(scores.shape, np.bool_)
+        _suggest(scores, np.sort(scores, axis=1), RULES[rule], chosen)
+        return chosen
     match = TOP.fullmatch(rule)
     assert match is not None
     chosen = np.zeros(scores.shape, np.bool_)
@@ -79,27 +81,27 @@ def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np
     return chosen & (scores > 0)
 
 
-def _cuts(scores: npt.NDArray[np.float64], beta: float) -> npt.NDArray[np.float64]:
-    """Return the score from which a label is suggested, (n, 1); a row knows nothing of others."""
-    if beta == 0.0 or not scores.size:
-        return np.full((len(scores), 1), 0.5 * (1.0 - beta))
-    cuts = np.empty((len(scores), 1))
-    _best_f1(np.sort(scores, axis=1), cuts)
-    cuts *= 0.5 * beta
-    cuts += 0.5 * (1.0 - beta)
-    return cuts
-
-
 @compiled
-def _best_f1(rising: npt.NDArray[np.float64], best: npt.NDArray[np.float64]) -> None:
-    """Write the F1 that can be expected at best of items whose sorted scores are given."""
-    n, q = rising.shape
+def _suggest(
+    scores: npt.NDArray[np.float64],
+    rising: npt.NDArray[np.float64],
+    beta: float,
+    chosen: npt.NDArray[np.bool_],
+) -> None:
+    """Write which labels of each item reach (1 − β)/2 + βF/2; a row knows nothing of others.
+
+    F is the F1 that can be expected at best, made of the same scores, sorted.
+    """
+    n, q = scores.shape
     for i in range(n):
         total, nothing = 0.0, 1.0
         for j in range(q - 1, -1, -1):
             total += rising[i, j]
             nothing *= 1.0 - rising[i, j]
-        best[i, 0], hits = nothing, 0.0
+        best, hits = nothing, 0.0
         for j in range(q - 1, -1, -1):
             hits += rising[i, j]
-            best[i, 0] = max(best[i, 0], 2.0 * hits / (q - j + total))
+            best = max(best, 2.0 * hits / (q - j + total))
+        cut = best * (0.5 * beta) + 0.5 * (1.0 - beta) - PRIOR
+        for j in range(q):
+            chosen[i, j] = scores[i, j] >= cut

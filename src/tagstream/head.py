@@ -60,7 +60,17 @@ from tagstream.fastmap import (
 )
 from tagstream.kernels import compiled
 
-__all__ = ["NEAR", "PARTS", "VOTES", "Evidence", "Head", "Scores"]
+__all__ = [
+    "NEAR",
+    "PARTS",
+    "VOTES",
+    "Evidence",
+    "Head",
+    "Queue",
+    "Scores",
+    "learn_items",
+    "score_items",
+]
 
 VOTES = (3, 10, 30)  # neighbours in the codes
 NEAR = (3, 10)  # neighbours in input space
@@ -389,7 +399,7 @@ def _stored_labels(labels: Bytes, known: Bytes, row: int, y: Bytes) -> None:
 
 
 @compiled
-def _learn(
+def learn_items(
     weights: Weights,
     now: History,
     behind: History,
@@ -441,7 +451,7 @@ def _learn(
 
 
 @compiled
-def _score(
+def score_items(
     weights: Weights,
     now: History,
     fast: FastState,
@@ -517,7 +527,8 @@ class Head:
 
     def __init__(self, votes: tuple[int, ...] = VOTES, *, near: bool, lag: int = 0) -> None:
         self.votes, self.near, self.lag = votes, near, lag
-        self._half_log = 0.5 * np.log(np.arange(max(*votes, *NEAR) + 1) + 0.5)
+        # ½ ln(v + ½) for v = 0, 1, …
+        self.half_log = 0.5 * np.log(np.arange(max(*votes, *NEAR) + 1) + 0.5)
         w = start_weights(votes, near)
         m = len(w)
         self.weights = Weights(w, SPREAD * np.eye(m), np.zeros((0, m)), np.zeros((0, m)))
@@ -611,9 +622,9 @@ class Head:
         fast.own()
         done = 0
         while True:
-            done = _learn(
+            done = learn_items(
                 self.weights, self.now, self.behind, self._queue, fast.state, evidence,
-                self.votes, self._half_log, kept, marked, done, out,
+                self.votes, self.half_log, kept, marked, done, out,
             )  # fmt: skip
             if done == len(Y):
                 return out
@@ -634,8 +645,8 @@ class Head:
         return scores
 
     def _score(self, evidence: Evidence, fast: FastMap, *out: Vector) -> None:
-        _score(
-            self.weights, self.now, fast.state, evidence, self.votes, self._half_log, *out
+        score_items(
+            self.weights, self.now, fast.state, evidence, self.votes, self.half_log, *out
         )  # fmt: skip
 
     def recount(self, Y: Bytes, sign: int, known: npt.NDArray[np.bool_] | None = None) -> None:

@@ -40,7 +40,7 @@ from tagstream.labels import Labels
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["DenseRows", "LocalStore", "Neighbors", "SparseRows", "Store"]
+__all__ = ["Arrays", "DenseRows", "LocalStore", "Neighbors", "SparseRows", "Store"]
 
 Positions = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
@@ -80,6 +80,26 @@ class Neighbors(NamedTuple):
     rows: tuple[Positions, ...]
     labels: Bytes
     known: Bytes
+    corrected: Bools
+
+
+class Arrays(NamedTuple):
+    """Plain examples of a store: dense rows, all labels known.
+
+    Attributes
+    ----------
+    rows, codes : arrays of shape (n, p) and (n, d)
+    norms, code_norms : arrays of shape (n,)
+        Their squared lengths.
+    labels : uint8 array of shape (n, ⌈q/8⌉)
+    corrected : bool array of shape (n,), or of length 0 when none was
+    """
+
+    rows: Singles
+    norms: Singles
+    codes: Singles
+    code_norms: Singles
+    labels: Bytes
     corrected: Bools
 
 
@@ -325,6 +345,11 @@ class DenseRows:
         return self._rows.live
 
     @property
+    def norms(self) -> Singles:
+        """Their squared lengths, (n,)."""
+        return self._norms.live
+
+    @property
     def inputs(self) -> Inputs:
         """The same in the form of the compiled loops."""
         return inputs_of(self.live)
@@ -345,6 +370,11 @@ class DenseRows:
         new = self._rows.room(len(rows))
         new[:] = rows
         dense_squares(new, self._norms.room(len(rows)))
+
+    def room(self) -> None:
+        """Make room for one more row, which the caller writes at once, with its square."""
+        self._rows.room(1)
+        self._norms.room(1)
 
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
@@ -600,9 +630,19 @@ class LocalStore:
         codes: Singles | None = None,
     ) -> None:
         """Add examples; what no longer fits the window stays until :meth:`forget`."""
-        n, first = rows.shape[0], self._n_seen
         if labels.known is not None and self._known is None:
             self._known = _filled(len(self), self._labels.live.shape[1], np.uint8, 255)
+        self._name(rows.shape[0], ids)
+        self._rows.append(rows)
+        self._labels.append(np.packbits(labels.Y, axis=1))
+        if self._known is not None:
+            self._known.append(_packed_known(labels))
+        if self._codes is not None and codes is not None:
+            self._codes.append(codes)
+
+    def _name(self, n: int, ids: Sequence[Hashable] | None) -> None:
+        """Count and name the ``n`` examples that are about to be added."""
+        first = self._n_seen
         if ids is not None and self._ids is None:
             numbers = self.numbers(np.arange(len(self)))
             self._ids = _Sliding(None, object)
@@ -616,13 +656,31 @@ class LocalStore:
             self._numbers.append(np.arange(first, first + n))
         if self._corrected is not None:
             self._corrected.room(n)[:] = False
-        self._rows.append(rows)
-        self._labels.append(np.packbits(labels.Y, axis=1))
-        if self._known is not None:
-            self._known.append(_packed_known(labels))
-        if self._codes is not None and codes is not None:
-            self._codes.append(codes)
         self._n_seen += n
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows are dense and have codes, and all labels are known."""
+        return self._known is None and self._codes is not None and type(self._rows) is DenseRows
+
+    def arrays(self) -> Arrays:
+        """Return what is stored as it is, if it is plain; to be read."""
+        assert isinstance(self._rows, DenseRows)
+        assert self._codes is not None
+        return Arrays(
+            self._rows.live, self._rows.norms, self._codes.live, self._codes.norms,
+            self._labels.live, _NOBODY if self._corrected is None else self._corrected.live,
+        )  # fmt: skip
+
+    def room(self, ids: Sequence[Hashable] | None) -> Arrays:
+        """Make room for one more plain example, and return all; the caller writes it at once."""
+        assert isinstance(self._rows, DenseRows)
+        assert self._codes is not None
+        self._name(1, ids)
+        self._rows.room()
+        self._codes.room()
+        self._labels.room(1)
+        return self.arrays()
 
     def forget(self) -> None:
         """Drop what lies before the window."""

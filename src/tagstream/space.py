@@ -179,9 +179,9 @@ class Space:
             metric.STEPS.index(step), linear, float(step_min), float(step_max),
             losses, steps, degenerate,
         )  # fmt: skip
-        self._note(losses, steps, degenerate)
+        self.note(losses, steps, degenerate)
 
-    def _note(self, losses: Matrix, steps: Matrix, degenerate: npt.NDArray[np.bool_]) -> None:
+    def note(self, losses: Matrix, steps: Matrix, degenerate: npt.NDArray[np.bool_]) -> None:
         """Remember what rounds did."""
         self.n_updates += sum([step > 0 for step in steps.tolist()])
         self.n_degenerate += sum(degenerate.tolist())
@@ -345,7 +345,7 @@ class ConvexSpace(Space):
                 Z, mine.Y, theirs.Y, known, alone, self.basis, self.Q, C, patience, self.tally,
                 losses, steps, degenerate,
             )  # fmt: skip
-        self._note(losses, steps, degenerate)
+        self.note(losses, steps, degenerate)
 
     def renew(self) -> None:
         """Encode with the present Q from now on."""

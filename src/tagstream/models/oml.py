@@ -20,11 +20,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tagstream import projection
-from tagstream.belief import Items
+from tagstream.belief import Belief, Items
 from tagstream.checks import Rows, check_choice, check_number, expect_keys
 from tagstream.embedding import STATE, Embedding
 from tagstream.fastmap import inputs_of
 from tagstream.labels import Labels
+from tagstream.memory import LocalStore
+from tagstream.models import single
 from tagstream.models.neighbors import Located, NeighborClassifier, Positions
 from tagstream.space import ConvexSpace, Space
 
@@ -99,6 +101,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     True
     """
 
+    _asked: single.Asked | None = None  # the last single item
+
     def __init__(
         self,
         n_components: int | None = None,
@@ -160,6 +164,10 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
     ) -> None:
         store, belief = self._store, self._belief
+        if (plain := self._plain_case(rows)) is not None and labels.known is None:
+            asked, step_max = self._look(rows, *plain), float(self.step_max)
+            single.learn(self._embedding, *plain, rows, labels.Y, ids, asked, step_max)
+            return
         if self._embedding.projection is None:
             items = Items(rows, None, None, inputs_of(None))
             store.append(rows, labels, ids)
@@ -180,6 +188,22 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             items = Items(rows, found, made.Z, made.inputs)
         if belief is not None:
             belief.learn(items, labels, store, seen)
+
+    def _plain_case(self, rows: Rows) -> tuple[LocalStore, Belief] | None:
+        """Return what :mod:`tagstream.models.single` needs, if this is one row and its case."""
+        if rows.shape[0] != 1:
+            return None
+        return single.plain_case(self._embedding, self._store, self._belief)
+
+    def _look(self, row: Rows, store: LocalStore, belief: Belief) -> single.Asked:
+        self._asked = single.look(self._embedding, store, belief, row, self._asked)
+        return self._asked
+
+    def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
+        plain = self._plain_case(X)
+        if plain is None:
+            return super()._proba(X)
+        return single.score(*plain, self._look(X.astype(np.float32, copy=False), *plain))
 
     def _stop(self, seen: int) -> None:
         """Fit P, and let the fast map begin anew from there."""
