@@ -36,7 +36,7 @@ __all__ = [
     "Nearest",
     "blend_items",
     "find_similar",
-    "learn_items",
+    "learn_copies",
     "most_similar",
 ]
 
@@ -105,14 +105,22 @@ def _closeness(stored: Inputs, a: int, queries: Inputs, i: int, factor: Vector) 
 
 @compiled
 def find_similar(
-    stored: Inputs,
-    queries: Inputs,
+    indptr: Ints,
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    dense: npt.NDArray[np.float32],
+    q_indptr: Ints,
+    q_indices: npt.NDArray[np.int32],
+    q_data: npt.NDArray[np.float32],
+    q_dense: npt.NDArray[np.float32],
     factor: Vector,
     candidates: Ints,
     best: Ints,
     similarities: Vector,
 ) -> None:
     """Write what :func:`most_similar` returns into ``best`` and ``similarities`` (m,)."""
+    stored = Inputs(indptr, indices, data, dense)
+    queries = Inputs(q_indptr, q_indices, q_data, q_dense)
     sparse, size = queries.indptr.shape[0] > 0, 4
     if sparse:
         for i in range(candidates.shape[0]):
@@ -161,7 +169,7 @@ def most_similar(
     similarities.fill(-np.inf)
     if factor is None:
         factor = np.ones(stored.dense.shape[1])
-    find_similar(stored, queries, factor, np.asarray(candidates), best, similarities)
+    find_similar(*stored, *queries, factor, np.asarray(candidates), best, similarities)
     return Nearest(best, similarities)
 
 
@@ -205,7 +213,7 @@ def blend_items(
 
 
 @compiled
-def learn_items(
+def learn_copies(
     K: Vector,
     positions: Ints,
     similarities: Vector,
@@ -306,7 +314,7 @@ class Copies:
         ``p`` are the head's probabilities of these items before it learnt them, and before copies.
         """
         sure = np.empty((0, 0), np.bool_) if mask is None else mask
-        learn_items(self.K, *nearest, corrected, labels, _packed(known), p, Y, sure)
+        learn_copies(self.K, *nearest, corrected, labels, _packed(known), p, Y, sure)
 
     def snapshot(self) -> Copies:
         """Return copies that stay as they are now."""

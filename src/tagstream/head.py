@@ -85,6 +85,7 @@ VERY_FEW = 12  # stored examples, of which not all vote
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Singles = npt.NDArray[np.float32]
 
 # Columns of the evidence behind the votes in the codes.
 Z, Z_PLUS, SHARE, LAST, RECENT, LONGER, N_OTHERS = 0, 1, 2, 3, 4, 5, 6
@@ -400,12 +401,45 @@ def _stored_labels(labels: Bytes, known: Bytes, row: int, y: Bytes) -> None:
 
 @compiled
 def learn_items(
-    weights: Weights,
-    now: History,
-    behind: History,
-    queue: Queue,
-    fast: FastState,
-    evidence: Evidence,
+    w: Vector,
+    A: Vector,
+    d: Vector,
+    a: Vector,
+    n: Ints,
+    missing: Ints,
+    t: Ints,
+    last: Vector,
+    recent: Vector,
+    longer: Vector,
+    n_behind: Ints,
+    missing_behind: Ints,
+    t_behind: Ints,
+    last_behind: Vector,
+    recent_behind: Vector,
+    longer_behind: Vector,
+    late: Bytes,
+    late_at: Ints,
+    D: Singles,
+    added: Vector,
+    s: Vector,
+    keys: npt.NDArray[np.int32],
+    slots: npt.NDArray[np.int32],
+    shift: Vector,
+    factor: Vector,
+    counters: Ints,
+    rho: Vector,
+    fresh: Bytes,
+    B: Singles,
+    B_rows: Singles,
+    found: Ints,
+    near: Ints,
+    labels: Bytes,
+    known: Bytes,
+    regressed: Vector,
+    indptr: Ints,
+    indices: npt.NDArray[np.int32],
+    data: Singles,
+    dense: Singles,
     sizes: tuple[int, ...],
     half_log: Vector,
     first_kept: Ints,
@@ -413,7 +447,19 @@ def learn_items(
     start: int,
     out: Vector,
 ) -> int:
-    """Learn items ``start``, ``start`` + 1, … in order; return where the fast map wants room."""
+    """Learn items ``start``, ``start`` + 1, … in order; return where the fast map wants room.
+
+    Arguments are the arrays of :class:`Weights`, of two :class:`History`, now and behind, of
+    :class:`Queue`, :class:`~tagstream.fastmap.FastState` and :class:`Evidence`, one by one: to
+    take them out of named tuples would take three times as long.
+    """
+    weights = Weights(w, A, d, a)
+    now = History(n, missing, t, last, recent, longer)
+    behind = History(n_behind, missing_behind, t_behind, last_behind, recent_behind, longer_behind)
+    queue = Queue(late, late_at)
+    fast = FastState(D, added, s, keys, slots, shift, factor, counters, rho, fresh, B, B_rows)
+    inputs = Inputs(indptr, indices, data, dense)
+    evidence = Evidence(found, near, labels, known, regressed, inputs)
     m, q = len(Y), Y.shape[1]
     lag = queue.labels.shape[0]
     f = np.zeros((q, weights.w.shape[0]))
@@ -452,17 +498,52 @@ def learn_items(
 
 @compiled
 def score_items(
-    weights: Weights,
-    now: History,
-    fast: FastState,
-    evidence: Evidence,
+    w: Vector,
+    A: Vector,
+    d: Vector,
+    a: Vector,
+    n: Ints,
+    missing: Ints,
+    t: Ints,
+    last: Vector,
+    recent: Vector,
+    longer: Vector,
+    D: Singles,
+    added: Vector,
+    s: Vector,
+    keys: npt.NDArray[np.int32],
+    slots: npt.NDArray[np.int32],
+    shift: Vector,
+    factor: Vector,
+    counters: Ints,
+    rho: Vector,
+    fresh: Bytes,
+    B: Singles,
+    B_rows: Singles,
+    found: Ints,
+    near: Ints,
+    labels: Bytes,
+    known: Bytes,
+    regressed: Vector,
+    indptr: Ints,
+    indices: npt.NDArray[np.int32],
+    data: Singles,
+    dense: Singles,
     sizes: tuple[int, ...],
     half_log: Vector,
     p: Vector,
     log_odds: Vector,
     parts: Vector,
 ) -> None:
-    """Write the probabilities of all items and, where there is room, what they are made of."""
+    """Write the probabilities of all items and, where there is room, what they are made of.
+
+    Arguments as for :func:`learn_items`.
+    """
+    weights = Weights(w, A, d, a)
+    now = History(n, missing, t, last, recent, longer)
+    fast = FastState(D, added, s, keys, slots, shift, factor, counters, rho, fresh, B, B_rows)
+    inputs = Inputs(indptr, indices, data, dense)
+    evidence = Evidence(found, near, labels, known, regressed, inputs)
     q = p.shape[1]
     f, z_plus = np.zeros((q, weights.w.shape[0])), np.zeros(q)
     column = 1 + len(sizes)
@@ -471,13 +552,13 @@ def score_items(
     for i in range(p.shape[0]):
         _gather(weights, evidence, i, sizes, most, half_log, now, fast, z_plus, f)
         for j in range(q):
-            known = now.n[j] > 0
-            total = _log_odds(weights, f, j) if known else -np.inf
+            seen = now.n[j] > 0
+            total = _log_odds(weights, f, j) if seen else -np.inf
             p[i, j] = _probability(total)
             if parts.shape[0] == 0:
                 continue
             log_odds[i, j] = total
-            for c in range(f.shape[1] if known else 0):
+            for c in range(f.shape[1] if seen else 0):
                 part = 0  # votes
                 if c == 0 or c == column + SHARE:
                     part = 3
@@ -620,12 +701,12 @@ class Head:
         out = np.empty(Y.shape)
         kept = np.empty(0, np.int64) if first_kept is None else first_kept
         fast.own()
+        learnt = (*self.weights, *self.now, *self.behind, *self._queue)
+        rest = (*evidence[:-1], *evidence.inputs, self.votes, self.half_log, kept, marked)
         done = 0
         while True:
-            done = learn_items(
-                self.weights, self.now, self.behind, self._queue, fast.state, evidence,
-                self.votes, self.half_log, kept, marked, done, out,
-            )  # fmt: skip
+            arrays: Any = (*learnt, *fast.state, *rest, done, out)
+            done = learn_items(*arrays)
             if done == len(Y):
                 return out
             inputs = evidence.inputs
@@ -645,9 +726,11 @@ class Head:
         return scores
 
     def _score(self, evidence: Evidence, fast: FastMap, *out: Vector) -> None:
-        score_items(
-            self.weights, self.now, fast.state, evidence, self.votes, self.half_log, *out
+        arrays: Any = (
+            *self.weights, *self.now, *fast.state, *evidence[:-1], *evidence.inputs, self.votes,
+            self.half_log, *out,
         )  # fmt: skip
+        score_items(*arrays)
 
     def recount(self, Y: Bytes, sign: int, known: npt.NDArray[np.bool_] | None = None) -> None:
         """Count examples once more (``sign`` = 1) or once less (−1), and learn nothing.

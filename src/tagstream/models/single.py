@@ -1,10 +1,9 @@
-"""One dense item at a time: asked about, then learnt, in three compiled calls.
+"""One dense item at a time: asked about, then learnt, in a few compiled calls.
 
 What :class:`~tagstream.models.oml.OML` does with a block of rows takes some hundred calls of Python
 around a dozen compiled loops, whose price does not depend on the size of the block.  For a single
-row it is most of the time.  Here the same loops are called one after the other from compiled code,
-on the same arrays: results and state are those of a block of one row, to the last bit.  Arrays are
-handed over one by one: to take them out of named tuples takes three times as long.
+row it is most of the time.  Here the same loops are called with nothing in between, on the same
+arrays: results and state are those of a block of one row, to the last bit.
 
 It serves the plain case only (:func:`plain_case`): dense rows in a store of this process, a head,
 the exact step, labels that are known and come at once.  For all else there is the block.
@@ -18,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream import copies, head
 from tagstream.belief import NEAR, Belief
 from tagstream.checks import LARGEST_VALUE, bits_of
-from tagstream.copies import find_similar
+from tagstream.copies import blend_items, find_similar, learn_copies
 from tagstream.embedding import Embedding
-from tagstream.fastmap import FastState, Inputs
+from tagstream.fastmap import inputs_of
+from tagstream.head import Evidence
 from tagstream.kernels import compiled, dense_squares, embed, scan_one
-from tagstream.memory import LocalStore, Store
+from tagstream.memory import Arrays, LocalStore, Store
 from tagstream.metric import run_rounds
 from tagstream.space import Space
 
@@ -38,6 +37,8 @@ Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
 EXACT = 0  # of the steps of a round
+
+_NOTHING, _NO_MASK = np.empty((0, 0), np.uint8), np.empty((0, 0), np.bool_)
 
 
 class Looked(NamedTuple):
@@ -62,16 +63,6 @@ class Looked(NamedTuple):
     near: Ints
     copy_of: Ints
     similarity: Vector
-
-
-@compiled
-def _dense(rows: Singles) -> Inputs:
-    return Inputs(
-        np.empty(0, np.int64),
-        np.empty(0, np.int32),
-        np.empty(0, np.float32),
-        rows,
-    )
 
 
 @compiled
@@ -132,125 +123,35 @@ def _look(
             near[0, a] += rows.shape[0] - recent.shape[0]
     candidates[0, n] = near[0, 0]
     copy_of[0], similarity[0] = -1, -np.inf
-    find_similar(_dense(rows), _dense(row), factor, candidates, copy_of, similarity)
-
-
-@compiled
-def _score(
-    inputs: Singles,
-    z: Vector,
-    found: Ints,
-    near: Ints,
-    copy_of: Ints,
-    similarity: Vector,
-    labels: Bytes,
-    corrected: Bools,
-    w: Vector,
-    A: Vector,
-    d: Vector,
-    a: Vector,
-    n: Ints,
-    missing: Ints,
-    t: Ints,
-    last: Vector,
-    fast: Vector,
-    slow: Vector,
-    D: Singles,
-    added: Vector,
-    s: Vector,
-    keys: npt.NDArray[np.int32],
-    slots: npt.NDArray[np.int32],
-    shift: Vector,
-    factor: Vector,
-    counters: Ints,
-    rho: Vector,
-    fresh: Bytes,
-    B: Singles,
-    B_rows: Singles,
-    sizes: tuple[int, ...],
-    half_log: Vector,
-    K: Vector,
-    p: Vector,
-) -> None:
-    """Write the probabilities of the item into ``p`` (1, q).
-
-    Arguments are those of :class:`Looked`, :class:`~tagstream.head.Weights`,
-    :class:`~tagstream.head.History` and :class:`~tagstream.fastmap.FastState`.
-    """
-    state = FastState(
-        D, added, s, keys, slots, shift, factor, counters, rho, fresh, B, B_rows
+    none, nowhere, nothing = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+    find_similar(
+        none, nowhere, nothing, rows, none, nowhere, nothing, row,
+        factor, candidates, copy_of, similarity,
     )  # fmt: skip
-    known = np.empty((0, 0), np.uint8)
-    head.score_items(
-        head.Weights(w, A, d, a),
-        head.History(n, missing, t, last, fast, slow),
-        state,
-        head.Evidence(found, near, labels, known, z, _dense(inputs)),
-        sizes,
-        half_log,
-        p,
-        np.empty((0, 0)),
-        np.empty((0, 0, 0)),
-    )
-    copies.blend_items(K, copy_of, similarity, corrected, labels, known, p, np.empty(1))
 
 
 @compiled
-def _learn(
+def _play(
     row: Singles,
-    inputs: Singles,
     Y: Bytes,
     z: Vector,
     code: Singles,
     scaled: Singles,
     found: Ints,
-    near: Ints,
-    copy_of: Ints,
-    similarity: Vector,
     rows: Singles,
     norms: Singles,
     codes: Singles,
     code_norms: Singles,
     labels: Bytes,
-    corrected: Bools,
     recent: Singles,
     recent_norms: Singles,
-    first_kept: Ints,
     V: Vector,
     step_max: float,
-    w: Vector,
-    A: Vector,
-    d: Vector,
-    a: Vector,
-    n: Ints,
-    missing: Ints,
-    t: Ints,
-    last: Vector,
-    fast: Vector,
-    slow: Vector,
-    D: Singles,
-    added: Vector,
-    s: Vector,
-    keys: npt.NDArray[np.int32],
-    slots: npt.NDArray[np.int32],
-    shift: Vector,
-    factor: Vector,
-    counters: Ints,
-    rho: Vector,
-    fresh: Bytes,
-    B: Singles,
-    B_rows: Singles,
-    sizes: tuple[int, ...],
-    half_log: Vector,
-    K: Vector,
     losses: Vector,
     steps: Vector,
     degenerate: Bools,
 ) -> None:
-    """Write the item where there is room for it, at the end of all, and learn it.
-
-    Arguments as for :func:`_score`, and of :class:`~tagstream.memory.Arrays`.
-    """
+    """Write the item where there is room for it, at the end of all, and play its round."""
     _append(row, rows, norms)
     _append(code, codes, code_norms)
     _append(scaled, recent, recent_norms)
@@ -262,31 +163,10 @@ def _learn(
             have |= Y[0, j] << (7 - (j & 7))
             theirs[0, j] = labels[nearest, b] >> (7 - (j & 7)) & 1
         labels[end, b] = have
-    nobody = np.zeros(1, np.bool_)
-    everything = np.empty((0, 0), np.bool_)
+    nobody, everything = np.zeros(1, np.bool_), np.empty((0, 0), np.bool_)
     run_rounds(
         z, Y, theirs, everything, nobody, V, EXACT, False, 0.0, step_max, losses, steps, degenerate
     )
-    state = FastState(
-        D, added, s, keys, slots, shift, factor, counters, rho, fresh, B, B_rows
-    )  # fmt: skip
-    now = head.History(n, missing, t, last, fast, slow)
-    known, p = np.empty((0, 0), np.uint8), np.empty((1, q))
-    head.learn_items(
-        head.Weights(w, A, d, a),
-        now,
-        now,
-        head.Queue(np.empty((0, q), np.uint8), np.zeros(2, np.int64)),
-        state,
-        head.Evidence(found, near, labels, known, z, _dense(inputs)),
-        sizes,
-        half_log,
-        first_kept,
-        Y,
-        0,
-        p,
-    )
-    copies.learn_items(K, copy_of, similarity, corrected, labels, known, p, Y, everything)
 
 
 class Asked(NamedTuple):
@@ -350,14 +230,18 @@ def look(
 
 def score(store: LocalStore, belief: Belief, asked: Asked) -> Vector:
     """Return the probabilities of an item, (1, q)."""
-    z, _, _, *looked = asked.looked
-    p, head, stored = np.empty(z.shape), belief.head, store.arrays()
-    arrays: Any = (
-        asked.inputs, z, *looked, stored.labels, stored.corrected, *head.weights, *head.now,
-        *belief.fast.state, head.votes, head.half_log, belief.copies.K, p,
+    looked, stored = asked.looked, store.arrays()
+    p = belief.head.score(_evidence(asked, stored), belief.fast)
+    blend_items(
+        belief.copies.K, looked.copy_of, looked.similarity, stored.corrected, stored.labels,
+        _NOTHING, p, np.empty(1),
     )  # fmt: skip
-    _score(*arrays)
     return p
+
+
+def _evidence(asked: Asked, stored: Arrays) -> Evidence:
+    z, _, _, found, near, _, _ = asked.looked
+    return Evidence(found, near, stored.labels, _NOTHING, z, inputs_of(asked.inputs))
 
 
 def learn(
@@ -371,18 +255,23 @@ def learn(
     step_max: float,
 ) -> None:
     """Store an item with labels Y (1, q), and learn it; what leaves the window stays for now."""
-    n, window = len(store), store.window
-    kept = () if window is None else (max(n - window, 0), max(n + 1 - window, 0))
-    recent, head, space = belief.recent, belief.head, embedding.space
+    n, window, kept = len(store), store.window, None
+    if window is not None:
+        kept = np.array([max(n - window, 0), max(n + 1 - window, 0)], np.int64)
+    looked, recent, space = asked.looked, belief.recent, embedding.space
     assert recent is not None
     recent.room()
-    belief.fast.own()
+    stored = store.room(ids)
     losses, steps, degenerate = np.empty(1), np.empty(1), np.empty(1, np.bool_)
     arrays: Any = (
-        row, asked.inputs, Y, *asked.looked, *store.room(ids), recent.live, recent.norms,
-        np.array(kept, np.int64), space.V, step_max, *head.weights, *head.now, *belief.fast.state,
-        head.votes, head.half_log, belief.copies.K, losses, steps, degenerate,
+        row, Y, *looked[:4], *stored[:-1], recent.live, recent.norms, space.V, step_max,
+        losses, steps, degenerate,
     )  # fmt: skip
-    _learn(*arrays)
+    _play(*arrays)
     space.note(losses, steps, degenerate)
+    p = belief.head.learn(_evidence(asked, stored), belief.fast, Y, None, kept)
+    learn_copies(
+        belief.copies.K, looked.copy_of, looked.similarity, stored.corrected, stored.labels,
+        _NOTHING, p, Y, _NO_MASK,
+    )  # fmt: skip
     belief.trim(store)
