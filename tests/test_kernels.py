@@ -86,28 +86,47 @@ def test_row_squares_are_summed_in_order():
     np.testing.assert_array_equal(out, [slow.squared_distance(x, 0 * x) for x in X])
 
 
-def scanned(codes, queries, k, *, slack=0.0, tiles=(0,), lo=None, hi=None, dots=None):
-    """The k nearest by `scan`, given its products tile by tile."""
+def packed(codes, skip=0):
+    n, d = codes.shape
+    panels = np.zeros((-(-(n + skip) // 16), d + 1, 16), np.float32)
+    panels[:, 0] = -np.inf
+    kernels.pack(codes, panels, skip)
+    return panels
+
+
+def scanned(codes, queries, k, *, cuts=(0,), skip=0, lo=None, hi=None):
+    """The k nearest by `scan`, given its rows in parts, or if there is one query by `scan_one`."""
     m, n = len(queries), len(codes)
     best, rows = np.full((m, k), np.inf), np.full((m, k), -1, np.int64)
-    norms = (codes.astype(float) ** 2).sum(axis=1).astype(np.float32)
-    dots = queries @ codes.T if dots is None else dots
     lo = np.zeros(m, np.int64) if lo is None else lo
     hi = np.full(m, n, np.int64) if hi is None else hi
-    for start, stop in zip(tiles, [*tiles[1:], n], strict=True):
-        kernels.scan(
-            np.ascontiguousarray(dots[:, start:stop]), start, codes, norms, queries,
-            np.full(m, slack), lo, hi, best, rows,
-        )  # fmt: skip
+    for start, stop in zip(cuts, [*cuts[1:], n], strict=True):
+        panels = packed(codes[start:stop], skip)
+        kernels.scan(codes, panels, skip - start, queries, lo, hi, best, rows)
     return best, rows
 
 
-@pytest.mark.parametrize("tiles", [(0,), (0, 1, 17), (0, 8, 16, 24)])
-def test_scan_finds_the_nearest_rows_ties_by_age(tiles):
+@pytest.mark.parametrize("skip", [0, 5])
+def test_panels_hold_the_rows_side_by_side(skip):
+    codes = np.random.default_rng(5).normal(size=(40, 3)).astype(np.float32)
+    panels = packed(codes, skip)
+    lines = panels.transpose(0, 2, 1).reshape(-1, 4)
+    np.testing.assert_array_equal(lines[skip : skip + 40, 1:], codes)
+    assert np.isneginf(lines[:skip, 0]).all()
+    assert np.isneginf(lines[skip + 40 :, 0]).all()
+    squares = (codes.astype(float) ** 2).sum(axis=1)
+    gap = lines[skip : skip + 40, 0] + squares / 2
+    assert (gap >= 0).all()
+    assert (gap < 1e-5 * squares).all()
+
+
+@pytest.mark.parametrize("cuts", [(0,), (0, 1, 17), (0, 8, 16, 24)])
+@pytest.mark.parametrize("skip", [0, 3])
+def test_scan_finds_the_nearest_rows_ties_by_age(cuts, skip):
     rng = np.random.default_rng(6)
     codes = rng.integers(0, 3, (30, 3)).astype(np.float32)  # many ties
-    queries = rng.integers(0, 3, (12, 3)).astype(np.float32)
-    best, rows = scanned(codes, queries, 7, tiles=tiles)
+    queries = rng.integers(0, 3, (20, 3)).astype(np.float32)
+    best, rows = scanned(codes, queries, 7, cuts=cuts, skip=skip)
     for i, query in enumerate(queries):
         distances, positions = slow.nearest(codes, query, 7)
         assert best[i].tolist() == distances
@@ -120,7 +139,7 @@ def test_scan_respects_each_querys_own_bounds():
     queries = rng.integers(0, 4, (25, 2)).astype(np.float32)
     hi = np.arange(25)
     lo = np.maximum(hi - 6, 0)
-    best, rows = scanned(codes, queries, 4, lo=lo, hi=hi, tiles=(0, 10))
+    best, rows = scanned(codes, queries, 4, lo=lo, hi=hi, cuts=(0, 10))
     for i, query in enumerate(queries):
         distances, positions = slow.nearest(codes, query, 4, lo[i], hi[i])
         found = len(positions)
@@ -128,14 +147,32 @@ def test_scan_respects_each_querys_own_bounds():
         assert best[i].tolist() == distances + [np.inf] * (4 - found)
 
 
-def test_scan_decides_by_the_true_distance_when_the_products_err_within_the_slack():
+@pytest.mark.parametrize("n", [1, 16, 60, 200])
+@pytest.mark.parametrize("far", [0, 1000])
+def test_all_ways_to_scan_find_the_same(n, far):
     rng = np.random.default_rng(8)
-    codes, queries = (rng.normal(size=(n, 3)).astype(np.float32) for n in (40, 10))
-    wrong = queries @ codes.T + rng.uniform(-0.5, 0.5, (10, 40)).astype(np.float32)
-    _, rows = scanned(codes, queries, 5, slack=1.0001, dots=wrong)
+    codes, queries = ((far + rng.normal(size=(m, 9))).astype(np.float32) for m in (n, 13))
+    panels = packed(codes, 7)
+    for lo, hi in ((0, n), (n // 3, n - n // 4)):
+        together = scanned(codes, queries, 5, lo=np.full(13, lo), hi=np.full(13, hi))
+        for i, query in enumerate(queries):
+            alone, plain = ((np.full(5, np.inf), np.full(5, -1, np.int64)) for _ in range(2))
+            kernels.scan_one(codes, panels, 7, query, lo, hi, *alone)
+            kernels.scan_rows(codes, query, lo, hi, *plain)
+            expected = slow.nearest(codes, query, 5, lo, hi)
+            rest = 5 - len(expected[1])
+            for distances, rows in (alone, plain, (together[0][i], together[1][i])):
+                assert rows.tolist() == expected[1] + [-1] * rest
+                assert distances.tolist() == expected[0] + [np.inf] * rest
+
+
+@pytest.mark.parametrize("size", [1e-22, 1e-19, 1.0, 1e15])
+def test_scan_is_exact_where_single_precision_ends(size):
+    rng = np.random.default_rng(8)
+    codes, queries = ((size * rng.normal(size=(n, 4))).astype(np.float32) for n in (300, 8))
+    codes[::7] *= np.float32(1e-6)  # rows of very different length
+    rows = scanned(codes, queries, 5)[1]
     assert rows.tolist() == [slow.nearest(codes, query, 5)[1] for query in queries]
-    careless = scanned(codes, queries, 5, slack=0.0, dots=wrong)[1]
-    assert careless.tolist() != rows.tolist()  # the slack is what makes it exact
 
 
 def test_scan_sparse_finds_what_scan_finds():
@@ -181,7 +218,7 @@ def test_votes_are_shares_among_those_that_know(q, share_known):
 
 def test_a_compilation_is_announced_once_and_a_load_from_the_cache_is_not(tmp_path):
     program = (
-        "import numpy as np; from tagstream.kernels import pair_distance, _rough_dot as dot; "
+        "import numpy as np; from tagstream.kernels import pair_distance, _rough_distance as dot; "
         "x = np.ones(3, np.float32); pair_distance(x, x); dot(x, x); "
         "import numba; made = {}; exec('def f(x): return x', made); "
         "made['f'].__module__ = None; numba.njit(made['f'])(1)"  # nobody else is disturbed

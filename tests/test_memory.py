@@ -29,9 +29,16 @@ def dense(rows):
     return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
 
 
+UNPACKED = None  # dense rows without a copy for the search; the default has one
+
+
+def empty_rows(p, sparse):
+    return SparseRows(p) if sparse else DenseRows(p, packed=sparse is not UNPACKED)
+
+
 def stored_rows(X, sparse):
     X = np.asarray(X, np.float32)
-    rows = (SparseRows if sparse else DenseRows)(X.shape[1])
+    rows = empty_rows(X.shape[1], sparse)
     rows.append(as_rows(X, sparse))
     return rows
 
@@ -71,14 +78,14 @@ def filled(opened, X, labels, *, sparse=False, window=None, ids=None, codes=None
 # ---------------------------------------------------------------------- storage
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 @settings(max_examples=60, deadline=None)
 @given(
     ops=st.lists(st.tuples(st.sampled_from(["append", "drop"]), st.integers(0, 30)), max_size=25)
 )
 def test_stored_rows_are_a_list_appended_to_and_dropped_from(sparse, ops):
     rng = np.random.default_rng(1)
-    rows, expected = (SparseRows if sparse else DenseRows)(4), np.zeros((0, 4), np.float32)
+    rows, expected = empty_rows(4, sparse), np.zeros((0, 4), np.float32)
     for what, n in ops:
         if what == "append":
             new = grid(rng, n, 4)
@@ -94,6 +101,17 @@ def test_stored_rows_are_a_list_appended_to_and_dropped_from(sparse, ops):
             near = rows.search(as_rows(expected[-1:], sparse), 2)[1][0].tolist()
             positions = slow.nearest(expected, expected[-1], 2)[1]
             assert near[: len(positions)] == positions
+
+
+@pytest.mark.parametrize("sparse", [False, UNPACKED])
+def test_of_rows_without_numbers_the_oldest_are_nearest(sparse):
+    rows = stored_rows(np.empty((30, 0)), sparse)
+    distances, found = rows.search(np.empty((20, 0), np.float32), 3)
+    assert found.tolist() == [[0, 1, 2]] * 20
+    assert not distances.any()
+    wider = np.random.default_rng(2).normal(size=(30, 2)).astype(np.float32)
+    rows.replace(wider.copy())
+    assert rows.search(wider, 1)[1][:, 0].tolist() == list(range(30))
 
 
 def test_replaced_rows_may_be_wider_and_are_searched_as_they_are():
@@ -112,12 +130,12 @@ def test_replaced_rows_may_be_wider_and_are_searched_as_they_are():
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 @pytest.mark.parametrize("k", [1, 4, 50])
 @pytest.mark.parametrize("tiles", [(64, 4096), (3, 7)])
 def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch):
-    monkeypatch.setattr(memory, "TILE", tiles)
-    monkeypatch.setattr(memory, "WIDE_TILE", tiles)
+    monkeypatch.setattr(memory, "SCANNED", tiles[0])
+    monkeypatch.setattr(memory, "PACKED", tiles[1])
     rng = np.random.default_rng(3)
     X, queries = grid(rng, 40, 3), grid(rng, 20, 3)
     distances, found = stored_rows(X, sparse).search(as_rows(queries, sparse), k)
@@ -128,11 +146,11 @@ def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch
         assert distances[i].tolist() == best + [np.inf] * rest
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 @pytest.mark.parametrize("tiles", [(64, 4096), (3, 7)])
 def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
-    monkeypatch.setattr(memory, "TILE", tiles)
-    monkeypatch.setattr(memory, "WIDE_TILE", tiles)
+    monkeypatch.setattr(memory, "SCANNED", tiles[0])
+    monkeypatch.setattr(memory, "PACKED", tiles[1])
     rng = np.random.default_rng(4)
     X, queries = grid(rng, 40, 3), grid(rng, 25, 3)
     hi = rng.integers(0, 41, 25)
@@ -145,7 +163,7 @@ def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 def test_search_on_reals_equals_the_double_loop(sparse):
     rng = np.random.default_rng(5)
     X, queries = (rng.normal(size=(n, 30)).astype(np.float32) for n in (120, 15))
@@ -157,7 +175,7 @@ def test_search_on_reals_equals_the_double_loop(sparse):
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 @pytest.mark.parametrize("step", [1.0, 0.125])
 def test_search_is_exact_far_from_the_origin(sparse, step):
     # In single precision ‖c‖² − 2 q·c is off by millions here; distances are of order 1.
@@ -171,7 +189,7 @@ def test_search_is_exact_far_from_the_origin(sparse, step):
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 def test_search_is_exact_when_one_feature_dwarfs_the_others(sparse):
     rng = np.random.default_rng(7)
     X = np.column_stack([1e7 + rng.integers(0, 3, 200), 1e-3 * rng.normal(size=(200, 3))])
@@ -183,7 +201,7 @@ def test_search_is_exact_when_one_feature_dwarfs_the_others(sparse):
         assert distances[i].tolist() == best
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 def test_a_stored_row_finds_itself_at_distance_zero(sparse):
     rng = np.random.default_rng(8)
     X = (10.0 ** rng.uniform(-6, 6, (60, 12)) * (rng.random((60, 12)) < 0.5)).astype(np.float32)
@@ -202,7 +220,7 @@ def test_sparse_and_dense_search_give_the_same_bits():
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 def test_one_query_is_answered_as_among_many(sparse):
     rng = np.random.default_rng(72)
     X, queries = grid(rng, 300, 5), grid(rng, 40, 5)
@@ -297,7 +315,7 @@ def test_items_of_a_block_see_what_their_window_held_when_they_came(opened):
 
 
 def raw_bytes(n, p, d, q):
-    return n * (4 * p + 4 * d + -(-q // 8))
+    return n * (4 * p + 8 * d + -(-q // 8))  # codes are held twice
 
 
 @pytest.mark.parametrize("n", [1000, 1777, 4000])

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.core import event
 
+from tagstream.tiles import AHEAD, LANES, TOGETHER, above_bulk, above_one
+
 __all__ = [
     "add_rows",
     "column_products",
@@ -26,12 +28,14 @@ __all__ = [
     "dense_squares",
     "embed",
     "gather_votes",
+    "pack",
     "pair_distance",
     "project_dense",
     "project_sparse",
     "row_squares",
     "scan",
     "scan_one",
+    "scan_rows",
     "scan_sparse",
     "spread_rows",
 ]
@@ -39,7 +43,6 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 COLUMNS = 256  # of a product that are made at a time
-RUN = 16  # distances looked at together
 
 # Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
 # strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
@@ -267,95 +270,180 @@ def _insert(
 
 
 @compiled
-def scan(
-    dots: npt.NDArray[np.float32],
-    offset: int,
+def pack(rows: npt.NDArray[np.float32], panels: npt.NDArray[np.float32], at: int) -> None:
+    """Write rows into panels (·, d + 1, LANES), from place ``at`` on; see :func:`scan`.
+
+    The first line of a panel holds −½‖c‖², nearer to zero by what the sums of :func:`scan` may err,
+    and minus infinity where no row is.
+    """
+    n, d = rows.shape
+    kept = 1.0 - _error(d)
+    for i in range(n):
+        b, lane = (at + i) // LANES, (at + i) % LANES
+        square = 0.0
+        for j in range(d):
+            x = rows[i, j]
+            panels[b, j + 1, lane] = x
+            square += np.float64(x) * np.float64(x)
+        panels[b, 0, lane] = -0.5 * square * kept
+
+
+@compiled
+def _error(d: int) -> float:
+    return (d + 8) * 2.0**-22
+
+
+@compiled
+def _limit(worst: float, square: float, error: float) -> np.float32:
+    """Return what a sum of :func:`scan` must reach for its row to be nearer than ``worst``."""
+    limit = 0.5 * (square - worst)
+    # The last term is for what is so small that single precision has no numbers for it.  Where no
+    # row is, the sum is minus infinity, which reaches no limit.
+    return np.float32(max(limit - error * (square + abs(limit)) - 1e-30, -3.4e38))
+
+
+@compiled
+def _merge(
+    reached: int,
+    sums: npt.NDArray[np.float32],
+    limit: np.float32,
+    row: int,
     codes: npt.NDArray[np.float32],
-    norms: npt.NDArray[np.float32],
+    query: npt.NDArray[np.float32],
+    square: float,
+    lo: int,
+    hi: int,
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> np.float32:
+    """Merge those rows of a panel, which begins with ``row``, that reached the limit.
+
+    Return the limit from there on.
+    """
+    k = best.shape[0]
+    for lane in range(max(lo - row, 0), min(hi - row, LANES)):
+        if reached >> lane & 1 and not sums[lane] < limit:
+            distance = 0.0  # as in `pair_distance`; to hand over a row would take half as long
+            for j in range(query.shape[0]):
+                gap = np.float64(codes[row + lane, j]) - np.float64(query[j])
+                distance += gap * gap
+            if distance < best[k - 1]:
+                _insert(distance, row + lane, best, rows)
+                limit = _limit(best[k - 1], square, _error(query.shape[0]))
+    return limit
+
+
+@compiled
+def scan(
+    codes: npt.NDArray[np.float32],
+    panels: npt.NDArray[np.float32],
+    skip: int,
     queries: npt.NDArray[np.float32],
-    slack: npt.NDArray[np.float64],
     lo: npt.NDArray[np.int64],
     hi: npt.NDArray[np.int64],
     best: npt.NDArray[np.float64],
     rows: npt.NDArray[np.int64],
 ) -> None:
-    """Merge one tile of stored rows into the k nearest of each query.
+    """Merge the rows that lie in panels into the k nearest of each query.
 
-    ``dots[i, j]`` is the single-precision product of query i and stored row ``offset + j``;
-    ``slack[i]`` bounds how far ‖c‖² − 2 q·c made from it may lie above the truth, so that no row
-    which belongs to the k nearest is skipped.  Query i sees rows ``lo[i] <= row < hi[i]`` only.
-    ``best`` and ``rows``, (m, k), are sorted and start as infinity and −1.
+    Row i has place ``skip + i`` in the panels, written by :func:`pack`; with a negative ``skip``
+    the first rows have none.  Query i sees rows ``lo[i] <= row < hi[i]`` only.  ``best`` and
+    ``rows``, (m, k), are sorted and start as infinity and −1.
+
+    ‖q − c‖² < w if and only if q·c − ½‖c‖² > ½(‖q‖² − w), which is compared in single precision.
+    The left side, summed from −½‖c‖² on, errs by at most (d + 3) u (‖q‖‖c‖ + ½‖c‖²), u = 2⁻²⁴, and
+    so by no more than half of ε(‖q‖² + ½‖c‖²), ε = (d + 8) 2⁻²².  The second part is added to
+    −½‖c‖² and the first taken off the limit, so that no row which belongs to the k nearest is
+    skipped; what is returned is decided by :func:`pair_distance`.
     """
+    m, d = queries.shape
     k = best.shape[1]
-    for i in range(dots.shape[0]):
-        square = 0.0
-        for j in range(queries.shape[1]):
-            square += np.float64(queries[i, j]) ** 2
-        limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
-        first = max(lo[i] - offset, 0)
-        last = min(hi[i] - offset, dots.shape[1])
-        row, squares = dots[i], norms[offset : offset + dots.shape[1]]
-        start = first
-        while start < last:
-            stop = min(start + RUN, last)
-            # Most runs hold nothing near, which is found without a branch; a run of fixed
-            # length is unrolled by the compiler.
-            near = stop - start < RUN
-            if not near:
-                for j in range(RUN):
-                    near |= squares[start + j] - np.float32(2.0) * row[start + j] <= limit
-            if near:
-                for j in range(start, stop):
-                    if squares[j] - np.float32(2.0) * row[j] <= limit:
-                        distance = pair_distance(codes[offset + j], queries[i])
-                        if distance < best[i, k - 1]:
-                            _insert(distance, offset + j, best[i], rows[i])
-                            limit = np.float32(min(best[i, k - 1] - square + slack[i], 3.4e38))
-            start = stop
-
-
-@compiled_loosely
-def _rough_dot(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
-    total = np.float32(0.0)
-    for j in range(a.shape[0]):
-        total += a[j] * b[j]
-    return total
+    groups = -(-m // TOGETHER)
+    together = np.zeros((groups, d, TOGETHER), np.float32)
+    limits = np.full((groups, TOGETHER), np.float32(np.inf))
+    squares = np.zeros(m)
+    masks = np.zeros(TOGETHER, np.uint16)
+    sums = np.zeros((TOGETHER, LANES), np.float32)
+    for i in range(m):
+        g, r = i // TOGETHER, i % TOGETHER
+        for j in range(d):
+            together[g, j, r] = queries[i, j]
+            squares[i] += np.float64(queries[i, j]) ** 2
+        limits[g, r] = _limit(best[i, k - 1], squares[i], _error(d))
+    first = max((lo.min() + skip) // LANES, 0)
+    last = min(-(-(hi.max() + skip) // LANES), panels.shape[0])
+    for b in range(first, last):
+        for g in range(groups):
+            if above_bulk(together, g, panels, b, limits, masks, sums):
+                for r in range(min(TOGETHER, m - g * TOGETHER)):
+                    if masks[r]:
+                        i = g * TOGETHER + r
+                        limits[g, r] = _merge(
+                            masks[r], sums[r], limits[g, r], b * LANES - skip, codes, queries[i],
+                            squares[i], lo[i], hi[i], best[i], rows[i],
+                        )  # fmt: skip
 
 
 @compiled
 def scan_one(
     codes: npt.NDArray[np.float32],
-    norms: npt.NDArray[np.float32],
+    panels: npt.NDArray[np.float32],
+    skip: int,
     query: npt.NDArray[np.float32],
     lo: int,
     hi: int,
     best: npt.NDArray[np.float64],
     rows: npt.NDArray[np.int64],
 ) -> None:
-    """Find the k nearest of the rows ``lo <= row < hi`` for one query.
-
-    As in :func:`scan`, ‖c‖² − 2 q·c in single precision tells which rows to skip.  It errs by at
-    most ε(‖q‖² + ‖c‖²), ε = (d + 8) 2⁻²², which is taken off ‖c‖² and added to the limit.
-    """
-    k, d = best.shape[0], query.shape[0]
+    """Do the same for one query, all of whose rows are in the panels."""
+    d = query.shape[0]
     square = 0.0
     for j in range(d):
         square += np.float64(query[j]) ** 2
-    error = (d + 8) * 2.0**-22
-    shrunk = np.float32(1.0 - error)
-    limit = _limit(best[k - 1], square, error)
-    for row in range(lo, hi):
-        if norms[row] * shrunk - np.float32(2.0) * _rough_dot(codes[row], query) <= limit:
-            distance = pair_distance(codes[row], query)
-            if distance < best[k - 1]:
-                _insert(distance, row, best, rows)
-                limit = _limit(best[k - 1], square, error)
+    limits = np.full((1, 1), _limit(best[best.shape[0] - 1], square, _error(d)))
+    masks = np.zeros(AHEAD, np.uint16)
+    sums = np.zeros((AHEAD, LANES), np.float32)
+    alone = query.reshape(1, d, 1)
+    for b in range((lo + skip) // LANES, -(-(hi + skip) // LANES), AHEAD):
+        if above_one(alone, 0, panels, b, limits, masks, sums):
+            for c in range(AHEAD):
+                if masks[c]:
+                    limits[0, 0] = _merge(
+                        masks[c], sums[c], limits[0, 0], (b + c) * LANES - skip, codes, query,
+                        square, lo, hi, best, rows,
+                    )  # fmt: skip
+
+
+@compiled_loosely
+def _rough_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
+    total = np.float32(0.0)
+    for j in range(a.shape[0]):
+        gap = a[j] - b[j]
+        total += gap * gap
+    return total
 
 
 @compiled
-def _limit(worst: float, square: float, error: float) -> np.float32:
-    limit = worst - square + error * (square + abs(worst))
-    return np.float32(min(limit, 3.4e38))
+def scan_rows(
+    stored: npt.NDArray[np.float32],
+    query: npt.NDArray[np.float32],
+    lo: int,
+    hi: int,
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Merge the rows ``lo <= row < hi``, which lie in no panels, into the k nearest of a query.
+
+    ‖q − c‖² in single precision tells which to skip: all its terms are positive, so it errs by
+    less than (d + 8) 2⁻²² of itself.
+    """
+    k = best.shape[0]
+    kept = 1.0 - _error(query.shape[0])
+    for row in range(lo, hi):
+        if kept * _rough_distance(stored[row], query) <= best[k - 1]:
+            distance = pair_distance(stored[row], query)
+            if distance < best[k - 1]:
+                _insert(distance, row, best, rows)
 
 
 @compiled

@@ -11,9 +11,7 @@ that it shows, and what would move or be rewritten is copied first.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,7 +23,6 @@ from tagstream.checks import (
     Bools,
     Bytes,
     Rows,
-    blas_threads,
     expect,
     expect_counts,
     expect_indptr,
@@ -34,8 +31,18 @@ from tagstream.checks import (
 from tagstream.copies import Nearest, most_similar
 from tagstream.examples import Examples
 from tagstream.fastmap import Inputs, inputs_of
-from tagstream.kernels import dense_squares, gather_votes, row_squares, scan, scan_one, scan_sparse
+from tagstream.kernels import (
+    gather_votes,
+    pack,
+    row_squares,
+    scan,
+    scan_one,
+    scan_rows,
+    scan_sparse,
+)
 from tagstream.labels import Labels
+from tagstream.threads import in_threads
+from tagstream.tiles import LANES, TOGETHER
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -50,11 +57,11 @@ Found = tuple[Distances, Positions]
 _NOTHING = np.empty((0, 0), np.uint8)
 _NOBODY = np.empty(0, np.bool_)
 
-# A tile of products, queries by stored rows, stays in cache between being made and being
-# scanned; wide rows want more queries at a time.
-WIDE = 64
-TILE, WIDE_TILE = (128, 2048), (512, 2048)
-SHARED_WORK = 5e8  # multiplications from which a search is worth a second thread
+# Numbers in the queries that pass over the stored rows together, and stay in a near cache.
+SCANNED = 1 << 14
+PACKED = 1 << 13  # rows that are packed at a time where none are stored so
+FEW = 8  # queries for which it is not worth it
+SHARED_WORK = 2e8  # multiplications from which a search is worth a second thread
 
 ENCODED = 4096  # rows whose codes are made at a time
 UNPACKED = 1 << 24  # labels of rows that are unpacked at a time
@@ -89,16 +96,18 @@ class Arrays(NamedTuple):
     Attributes
     ----------
     rows, codes : arrays of shape (n, p) and (n, d)
-    norms, code_norms : arrays of shape (n,)
-        Their squared lengths.
+    panels : array of shape (·, d + 1, 16)
+        The codes once more, see :func:`tagstream.kernels.scan`,
+    skip : int
+        and how many places of it come before the first.
     labels : uint8 array of shape (n, ⌈q/8⌉)
     corrected : bool array of shape (n,), or of length 0 when none was
     """
 
     rows: Singles
-    norms: Singles
     codes: Singles
-    code_norms: Singles
+    panels: Singles
+    skip: int
     labels: Bytes
     corrected: Bools
 
@@ -229,8 +238,9 @@ class _Sliding:
     Once it was shared with a snapshot, what the snapshot shows is not written any more.
     """
 
-    def __init__(self, width: int | None, dtype: npt.DTypeLike) -> None:
-        self._array = np.zeros((0,) if width is None else (0, width), dtype)
+    def __init__(self, width: int | tuple[int, ...] | None, dtype: npt.DTypeLike) -> None:
+        shape = width if isinstance(width, tuple) else () if width is None else (width,)
+        self._array = np.zeros((0, *shape), dtype)
         self._start = self._stop = 0
         self._shared = False
 
@@ -323,6 +333,52 @@ def _nothing_found(m: int, k: int) -> Found:
     return best, found
 
 
+class _Panels:
+    """Rows side by side in panels of sixteen, one number of each per line, as a search reads them.
+
+    See :func:`tagstream.kernels.scan`.  Of a panel that is shared with a snapshot, only places that
+    it does not look at are written.
+    """
+
+    def __init__(self, rows: Singles) -> None:
+        self._panels = _Sliding((rows.shape[1] + 1, LANES), np.float32)
+        self._skip = self._stop = 0  # places before the first row, and before the next
+        self.append(rows)
+
+    @property
+    def live(self) -> tuple[Singles, int]:
+        """The panels, and how many places of the first one are skipped."""
+        return self._panels.live, self._skip
+
+    @property
+    def nbytes(self) -> int:
+        return self._panels.nbytes
+
+    def snapshot(self) -> _Panels:
+        twin = object.__new__(_Panels)
+        twin._panels = self._panels.snapshot()
+        twin._skip, twin._stop = self._skip, self._stop
+        return twin
+
+    def append(self, rows: Singles) -> None:
+        self.room(len(rows))
+        pack(rows, self._panels.live, self._stop - len(rows))
+
+    def room(self, n: int) -> None:
+        """Make ``n`` new places at the end, to be written."""
+        self._stop += n
+        missing = -(-self._stop // LANES) - len(self._panels)
+        if missing > 0:
+            new = self._panels.room(missing)
+            new.fill(0)
+            new[:, 0] = -np.inf  # no row is there yet
+
+    def drop(self, n: int) -> None:
+        gone, self._skip = divmod(self._skip + n, LANES)
+        self._panels.drop(gone)
+        self._stop -= gone * LANES
+
+
 class DenseRows:
     """Rows of single-precision numbers with exact nearest-neighbour search.
 
@@ -330,11 +386,15 @@ class DenseRows:
     ----------
     width : int
         Numbers per row.
+    packed : bool
+        Whether to hold a second copy of the rows, in the order in which a search reads them.  A
+        single query is faster for it; many queries at a time make their own.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, packed: bool = True) -> None:
         self._rows = _Sliding(width, np.float32)
-        self._norms = _Sliding(None, np.float32)
+        self._packed = packed
+        self._pack()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -345,9 +405,10 @@ class DenseRows:
         return self._rows.live
 
     @property
-    def norms(self) -> Singles:
-        """Their squared lengths, (n,)."""
-        return self._norms.live
+    def panels(self) -> tuple[Singles, int]:
+        """The rows as a search reads them, and how many places come before the first."""
+        assert self._panels is not None
+        return self._panels.live
 
     @property
     def inputs(self) -> Inputs:
@@ -357,39 +418,48 @@ class DenseRows:
     @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
-        return self._rows.nbytes + self._norms.nbytes
+        return self._rows.nbytes + (0 if self._panels is None else self._panels.nbytes)
 
     def snapshot(self) -> DenseRows:
         """Return an immutable picture."""
         twin = object.__new__(DenseRows)
-        twin._rows, twin._norms = self._rows.snapshot(), self._norms.snapshot()
+        twin._rows, twin._packed = self._rows.snapshot(), self._packed
+        twin._panels = None if self._panels is None else self._panels.snapshot()
         return twin
 
     def append(self, rows: npt.NDArray[np.floating[Any]]) -> None:
         """Add rows at the end."""
         new = self._rows.room(len(rows))
         new[:] = rows
-        dense_squares(new, self._norms.room(len(rows)))
+        if self._panels is not None:
+            self._panels.append(new)
 
     def room(self) -> None:
-        """Make room for one more row, which the caller writes at once, with its square."""
+        """Make room for one more row, which the caller writes at once, into panels too."""
         self._rows.room(1)
-        self._norms.room(1)
+        if self._panels is not None:
+            self._panels.room(1)
 
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
         self._rows.drop(n)
-        self._norms.drop(n)
+        if self._panels is not None:
+            self._panels.drop(n)
 
     def remove(self, position: int) -> None:
         """Take one row out."""
         self._rows.remove(position, position + 1)
-        self._norms.remove(position, position + 1)
+        self._pack()
 
     def replace(self, rows: Singles) -> None:
         """Put other rows, as many and perhaps of another width, in the place of all."""
         self._rows.replace(rows)
-        self._norms.replace(_squares(rows))
+        self._pack()
+
+    def _pack(self) -> None:
+        # Before there is a label, codes have no numbers.
+        there = self._packed and self.live.shape[1] > 0
+        self._panels = _Panels(self.live) if there else None
 
     def search(
         self,
@@ -404,55 +474,45 @@ class DenseRows:
         See :meth:`Store.search_rows`.  Costs O(m n width).  What was found ``before`` in older
         rows takes part, is changed in place, and goes first among equals.
         """
-        m, codes, norms = len(queries), self._rows.live, self._norms.live
+        m, rows = len(queries), self.live
         best, found = _nothing_found(m, k) if before is None else before
-        if not len(codes):
+        if not len(rows):
             return best, found
-        if m == 1:
-            first, last = 0 if lo is None else lo[0], len(codes) if hi is None else hi[0]
-            scan_one(codes, norms, queries[0], first, last, best[0], found[0])
+        if m == 1 and self._panels is not None:
+            first, last = 0 if lo is None else lo[0], len(rows) if hi is None else hi[0]
+            scan_one(rows, *self._panels.live, queries[0], first, last, best[0], found[0])
             return best, found
-        lo, hi = _seen(len(self), m, lo, hi)
-        slack = _slack(queries, norms)
-        height, width = WIDE_TILE if codes.shape[1] > WIDE else TILE
+        lo, hi = _seen(len(rows), m, lo, hi)
+        if self._panels is None and (m < FEW or not rows.shape[1]):
+            for i in range(m):
+                scan_rows(rows, queries[i], lo[i], hi[i], best[i], found[i])
+            return best, found
+        queries = np.ascontiguousarray(queries)
+        # Queries do not know each other, so blocks of them may be shared out with equal results.
+        height = max(TOGETHER, SCANNED // rows.shape[1] // TOGETHER * TOGETHER)
+        blocks = [slice(i, i + height) for i in range(0, m, height)]
 
-        def scan_block(i: int) -> None:
-            block = slice(i, i + height)
-            for j in range(int(lo[block].min()), int(hi[block].max()), width):
-                dots = queries[block] @ codes[j : j + width].T
+        for panels, skip in self._parts(int(lo.min()), int(hi.max())):
+
+            def scan_block(block: slice, panels: Singles = panels, skip: int = skip) -> None:
                 scan(
-                    dots, j, codes, norms, queries[block], slack[block],
-                    lo[block], hi[block], best[block], found[block],
+                    rows, panels, skip, queries[block], lo[block], hi[block],
+                    best[block], found[block],
                 )  # fmt: skip
 
-        # One BLAS thread: two that wait for each other on a busy machine take ten times as long.
-        # Queries do not know each other, so blocks of them may be shared out with equal results.
-        blocks = range(0, m, height)
-        with blas_threads(0.0):
-            if len(blocks) > 1 and float(m) * len(codes) * codes.shape[1] > SHARED_WORK:
-                with ThreadPoolExecutor(os.cpu_count()) as threads:
-                    list(threads.map(scan_block, blocks))
-            else:
-                for i in blocks:
-                    scan_block(i)
+            worth = len(blocks) > 1 and float(m) * panels.size > SHARED_WORK
+            for _ in in_threads(scan_block, blocks, worth=worth):
+                pass
         return best, found
 
-
-def _squares(rows: Singles) -> Singles:
-    squares = np.empty(len(rows), np.float32)
-    dense_squares(rows, squares)
-    return squares
-
-
-def _slack(queries: Singles, norms: Singles) -> Any:
-    """Bound the error of ‖c‖² − 2 q·c in single precision over all stored c, per query.
-
-    A product of length d errs by at most (d + 1)·ε‖q‖‖c‖, ε = 2⁻²³, in whatever order it is
-    summed; the two norms and the subtraction add a few ε of the size of their operands.
-    """
-    largest = float(norms.max())
-    size = np.sqrt(_squares(queries).astype(np.float64) * largest)
-    return 2.0**-23 * (2 * (queries.shape[1] + 4) * size + 4 * largest)
+    def _parts(self, first: int, stop: int) -> Iterator[tuple[Singles, int]]:
+        """Yield panels that hold, one after the other, the rows from ``first`` to ``stop``."""
+        if self._panels is not None:
+            yield self._panels.live
+            return
+        for i in range(first, stop, PACKED):
+            panels, skip = _Panels(self.live[i : min(i + PACKED, stop)]).live
+            yield panels, skip - i
 
 
 class SparseRows:
@@ -572,7 +632,9 @@ class LocalStore:
         self.n_features = n_features
         self.n_labels = 0
         self.n_forgotten = first  # examples that came before those of the window
-        self._rows: DenseRows | SparseRows = (SparseRows if sparse else DenseRows)(n_features)
+        self._rows: DenseRows | SparseRows = (
+            SparseRows(n_features) if sparse else DenseRows(n_features, packed=False)
+        )
         self._codes: DenseRows | None = None
         self._labels = _Sliding(0, np.uint8)
         self._known: _Sliding | None = None
@@ -668,8 +730,8 @@ class LocalStore:
         assert isinstance(self._rows, DenseRows)
         assert self._codes is not None
         return Arrays(
-            self._rows.live, self._rows.norms, self._codes.live, self._codes.norms,
-            self._labels.live, _NOBODY if self._corrected is None else self._corrected.live,
+            self._rows.live, self._codes.live, *self._codes.panels, self._labels.live,
+            _NOBODY if self._corrected is None else self._corrected.live,
         )  # fmt: skip
 
     def room(self, ids: Sequence[Hashable] | None) -> Arrays:

@@ -23,7 +23,7 @@ from tagstream.copies import blend_items, find_similar, learn_copies
 from tagstream.embedding import Embedding
 from tagstream.fastmap import inputs_of
 from tagstream.head import Evidence
-from tagstream.kernels import compiled, dense_squares, embed, scan_one
+from tagstream.kernels import compiled, embed, pack, scan_one
 from tagstream.memory import Arrays, LocalStore, Store
 from tagstream.metric import run_rounds
 from tagstream.space import Space
@@ -66,21 +66,19 @@ class Looked(NamedTuple):
 
 
 @compiled
-def _nearest(stored: Singles, norms: Singles, query: Singles, found: Ints) -> None:
+def _nearest(stored: Singles, panels: Singles, skip: int, query: Singles, found: Ints) -> None:
     """Write the positions of the nearest of all stored rows."""
     best = np.full(found.shape[0], np.inf)
     for a in range(found.shape[0]):
         found[a] = -1
-    scan_one(stored, norms, query, 0, stored.shape[0], best, found)
+    scan_one(stored, panels, skip, query, 0, stored.shape[0], best, found)
 
 
 @compiled
-def _append(row: Singles, rows: Singles, norms: Singles) -> None:
-    """Write ``row`` (1, p) into the last place, with its square."""
-    n = rows.shape[0] - 1
+def _append(row: Singles, rows: Singles) -> None:
+    """Write ``row`` (1, p) into the last place."""
     for k in range(row.shape[1]):
-        rows[n, k] = row[0, k]
-    dense_squares(rows[n:], norms[n:])
+        rows[rows.shape[0] - 1, k] = row[0, k]
 
 
 @compiled
@@ -93,9 +91,11 @@ def _look(
     factor: Vector,
     rows: Singles,
     codes: Singles,
-    code_norms: Singles,
+    panels: Singles,
+    skip: int,
     recent: Singles,
-    recent_norms: Singles,
+    recent_panels: Singles,
+    recent_skip: int,
     z: Vector,
     code: Singles,
     scaled: Singles,
@@ -110,10 +110,10 @@ def _look(
     :class:`Looked`.
     """
     embed(inputs, P, c, codec, LARGEST_VALUE, z, code)
-    _nearest(codes, code_norms, code[0], found[0])
+    _nearest(codes, panels, skip, code[0], found[0])
     for k in range(row.shape[1]):
         scaled[0, k] = np.float64(row[0, k]) * factor[k]
-    _nearest(recent, recent_norms, scaled[0], near[0])
+    _nearest(recent, recent_panels, recent_skip, scaled[0], near[0])
     n = found.shape[1]
     candidates = np.empty((1, n + 1), np.int64)
     for a in range(n):
@@ -139,12 +139,13 @@ def _play(
     scaled: Singles,
     found: Ints,
     rows: Singles,
-    norms: Singles,
     codes: Singles,
-    code_norms: Singles,
+    panels: Singles,
+    skip: int,
     labels: Bytes,
     recent: Singles,
-    recent_norms: Singles,
+    recent_panels: Singles,
+    recent_skip: int,
     V: Vector,
     step_max: float,
     losses: Vector,
@@ -152,9 +153,11 @@ def _play(
     degenerate: Bools,
 ) -> None:
     """Write the item where there is room for it, at the end of all, and play its round."""
-    _append(row, rows, norms)
-    _append(code, codes, code_norms)
-    _append(scaled, recent, recent_norms)
+    _append(row, rows)
+    _append(code, codes)
+    _append(scaled, recent)
+    pack(code, panels, skip + codes.shape[0] - 1)
+    pack(scaled, recent_panels, recent_skip + recent.shape[0] - 1)
     q, end, nearest = Y.shape[1], rows.shape[0] - 1, found[0, 0]
     theirs = np.empty((1, q), np.uint8)
     for b in range(labels.shape[1]):
@@ -221,8 +224,8 @@ def look(
     )
     stored = store.arrays()
     arrays: Any = (
-        row, inputs, project.P, project.c, codec, belief.factor, stored.rows, stored.codes,
-        stored.code_norms, recent.live, recent.norms, *looked,
+        row, inputs, project.P, project.c, codec, belief.factor, *stored[:4], recent.live,
+        *recent.panels, *looked,
     )  # fmt: skip
     _look(*arrays)
     return Asked(key, project, inputs, looked)
@@ -264,7 +267,7 @@ def learn(
     stored = store.room(ids)
     losses, steps, degenerate = np.empty(1), np.empty(1), np.empty(1, np.bool_)
     arrays: Any = (
-        row, Y, *looked[:4], *stored[:-1], recent.live, recent.norms, space.V, step_max,
+        row, Y, *looked[:4], *stored[:-1], recent.live, *recent.panels, space.V, step_max,
         losses, steps, degenerate,
     )  # fmt: skip
     _play(*arrays)
