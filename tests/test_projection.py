@@ -15,7 +15,7 @@ from tagstream import projection
 from tagstream.examples import LEAF, Examples
 from tagstream.labels import Labels
 from tagstream.projection import LIFTS, Choice, choice, choose, first_block, ridge
-from tagstream.projection.choice import FACTORS, Smoother, Votes
+from tagstream.projection.choice import FACTORS, Smoother, Tridiagonal, Votes, primal_ridge
 from tagstream.projection.features import FILLED, inner_products, make_features, moments
 from tagstream.projection.ridge import Design
 
@@ -110,6 +110,37 @@ def test_few_features_and_their_kernel_matrix_make_the_same_smoother():
     for rho in (1e-3, 1.0, 100.0):  # with less, the kernel matrix' own rounding shows
         for a, b in zip(thin.fitted(rho), wide.fitted(rho), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("p", [3, 40, 300])
+@pytest.mark.parametrize("rho", [0.0, 1e-9, 1e-3, 10.0])
+def test_an_inverse_and_eigenvectors_make_the_same_smoother(p, rho):
+    X, Y = draw(2, 80, p, 4)
+    K, T = centred(X) @ centred(X).T, Y - Y.mean(axis=0)
+    direct, exact = Smoother.of_kernel(K, T), Smoother.of_eigenvectors(K, T)
+    assert type(direct) is not type(exact)
+    assert direct.ridge == pytest.approx(exact.ridge, rel=1e-9)
+    for a, b in zip(direct.fitted(rho), exact.fitted(rho), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [50, 90])
+def test_normal_equations_and_examples_have_the_same_validated_ridge(n):
+    X, Y = draw(3, n, 40, 3)
+    X, T = centred(X), Y - Y.mean(axis=0)
+    ridge = primal_ridge(X.T @ X, X.T @ T, float((T**2).sum()), n)
+    assert ridge == pytest.approx(Smoother.of_kernel(X @ X.T, T).ridge, rel=1e-9)
+
+
+def test_a_tridiagonal_form_answers_for_its_matrix():
+    A, B = (a.astype(np.float64) for a in draw(4, 40, 60, 5))
+    A = A @ A.T
+    made = Tridiagonal.of(A)
+    np.testing.assert_allclose(made.values, np.linalg.eigvalsh(A), atol=1e-10 * np.trace(A))
+    turned = made.turned(B)
+    np.testing.assert_allclose((turned**2).sum(), (B**2).sum())
+    expected = B.T @ np.linalg.solve(A + 0.5 * np.eye(40), B)
+    np.testing.assert_allclose(turned.T @ made.solve(0.5, turned), expected, atol=1e-8)
 
 
 def test_rows_that_are_all_the_same_have_a_smoother():
