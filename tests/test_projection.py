@@ -276,6 +276,28 @@ def test_the_caution_is_measured_in_standard_errors_of_the_difference():
     assert not worse.better_than(better, 0.0)
 
 
+def test_of_many_examples_lifts_are_tried_near_the_last_choice(monkeypatch):
+    monkeypatch.setattr(choice, "LARGE", 150)
+    median = 2.0
+    for last, factors in (
+        (None, choice.BANDWIDTHS),
+        (Choice(None), choice.BANDWIDTHS[1:3]),
+        (Choice(None, "kernel", 1.9 * median), choice.BANDWIDTHS[:2]),
+        (Choice(None, "kernel", 0.7 * median), choice.BANDWIDTHS[1:]),
+        (Choice("standard", "kernel", 0.7 * median), ()),
+    ):
+        assert choice._nearby(last, None, median) == factors
+    X, Y = draw(7, 200, 4, 3)
+    Y = (np.hypot(X[:, :3], X[:, 1:]) < 1).astype(np.uint8)
+    first = auto(X, Y, lift="auto")
+    assert first.lift == "kernel"
+    assert auto(X, Y, lift="auto", last=first) == first  # judged again, and found best again
+    far = Choice(None, "kernel", 100 * first.bandwidth)
+    assert auto(X, Y, lift="auto", last=far).bandwidth > first.bandwidth
+    monkeypatch.setattr(choice, "LARGE", 200)
+    assert auto(X, Y, lift="auto", last=far) == first  # not so many: all are tried
+
+
 def test_features_are_standardised_where_it_helps_and_only_if_allowed():
     X, Y = draw(7, 150, 5, 3, noise=0.1)
     X = np.column_stack([X, 1e4 * np.random.default_rng(8).normal(size=(150, 3))])

@@ -37,6 +37,7 @@ from tagstream.projection.reduction import Reduction
 from tagstream.projection.ridge import Design
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
+LARGE = 4096  # examples beyond which lifts are looked for near the last choice only
 LARGE_SAMPLE, FINALISTS = 512, 2  # from so many on, lifts are ranked on half, and two are kept
 RIDGE_SAMPLE = 750  # the same for the ridge alone
 THIN = 2  # times as many examples as features, from which on features are the shorter way
@@ -61,6 +62,7 @@ def choose(
     seed: int,
     sample: int = SAMPLE,
     reduction: Reduction | None = None,
+    last: Choice | None = None,
 ) -> tuple[Choice, Design | None]:
     """Choose scaling and lift on at most ``sample`` evenly spaced examples, and the ridge.
 
@@ -72,6 +74,9 @@ def choose(
     the end; and its ridge is then changed if that makes the votes better still.  With every
     doubling beyond the sample a lift takes more time, and luck has had another try: it has to be
     the better by so much more.  With a ``reduction`` all is regressed in its coordinates.
+
+    Of more than 4,096 examples the sample has long had its full size, and what was chosen ``last``
+    is hardly ever left: lifts are then looked for near it only (:func:`_nearby`).
     """
     few = examples.sample(sample)
     few_labels = few.every()[1]
@@ -91,11 +96,13 @@ def choose(
         return Votes.of(rough.left_out_distances(rho), some, n_neighbors, rule).rank
 
     best: dict[bool, tuple[Votes, Choice, Smoother]] = {}  # without a lift, and with one
-    candidates = [*_candidates(few, scale, lift, lift_size, seed)]
+    last = last if len(examples) > LARGE else None
+    candidates = [*_candidates(few, scale, lift, lift_size, seed, last)]
     lifts = [one for one in candidates if one[0].lift is not None]
-    if len(few) >= LARGE_SAMPLE and len(lifts) > FINALISTS:
+    n_finalists = FINALISTS if last is None else 1
+    if len(few) >= LARGE_SAMPLE and len(lifts) > n_finalists:
         ranks = [quick_rank(kernel) for _, kernel, _ in lifts]
-        finalists = sorted(sorted(range(len(lifts)), key=ranks.__getitem__)[:FINALISTS])
+        finalists = sorted(sorted(range(len(lifts)), key=ranks.__getitem__)[:n_finalists])
         candidates = [one for one in candidates if one[0].lift is None]
         candidates += [lifts[i] for i in finalists]
     for candidate, kernel, X in candidates:
@@ -128,9 +135,14 @@ Kernel = Callable[[int], Matrix]  # the kernel matrix of every so many-th exampl
 
 
 def _candidates(
-    few: Examples, scale: str | None, lift: str | None, lift_size: int, seed: int
+    few: Examples,
+    scale: str | None,
+    lift: str | None,
+    lift_size: int,
+    seed: int,
+    last: Choice | None = None,
 ) -> Iterator[tuple[Choice, Kernel, Matrix | None]]:
-    """Yield what may be chosen with its kernel, the simpler ones first.
+    """Yield what may be chosen with its kernel, the simpler ones first; lifts near the ``last``.
 
     With it come the features themselves, where they are dense and not lifted.
     """
@@ -149,13 +161,30 @@ def _candidates(
     if kind is None:
         return
     for one, distance, median in zip(scales, squares, medians, strict=True):
-        for factor in BANDWIDTHS if median > 0 else ():
+        for factor in _nearby(last, one, median**0.5) if median > 0 else ():
             candidate = Choice(one, kind, factor * median**0.5)
             if kind == "kernel":
                 yield candidate, partial(_gaussian, distance, candidate.bandwidth), None
             else:  # by the features it really has, which are random and may be few
                 K = inner_products(_features(few, candidate, lift_size, seed))
                 yield candidate, partial(_thinned, K), None
+
+
+def _nearby(last: Choice | None, scale: str | None, distance: float) -> tuple[float, ...]:
+    """Return the bandwidths, in median distances, that are tried after the last choice.
+
+    Its own and the two beside it, or the two in the middle if it was without a lift; none of
+    another scaling, which is left through a choice without a lift.
+    """
+    if last is None:
+        return BANDWIDTHS
+    if last.scale != scale:
+        return ()
+    if last.lift is None:
+        return BANDWIDTHS[1:3]
+    gaps = [abs(math.log(factor * distance / last.bandwidth)) for factor in BANDWIDTHS]
+    nearest = gaps.index(min(gaps))
+    return BANDWIDTHS[max(nearest - 1, 0) : nearest + 2]
 
 
 def _thinned(K: Matrix, step: int) -> Matrix:
