@@ -475,6 +475,21 @@ def test_a_constant_column_does_not_spoil_the_iterative_solution(constant, share
     assert np.isfinite(fit(rows, labels, plain(1e-60))(rows)).all()
 
 
+def test_of_many_examples_too_warm_rounds_set_out_from_the_last_fit(monkeypatch):
+    monkeypatch.setattr(ridge, "DIRECT", 10)
+    monkeypatch.setattr(ridge, "PRIMAL", 10)
+    X, Y = draw(12, 300, 400, 3, kept=0.1)
+    X, labels = sp.csr_matrix(X), Labels(Y, None)
+    start = fit(X[:240], Labels(Y[:240], None), plain(5.0))
+    made = []
+    for large in (300, 299):
+        monkeypatch.setattr(ridge, "LARGE", large)
+        made.append(fit(X, labels, plain(5.0), start=start))
+    np.testing.assert_allclose(made[0].P, made[1].P, atol=1e-5)
+    np.testing.assert_allclose(made[0].c, made[1].c, atol=1e-5)
+    assert not np.allclose(made[0].P, start.P, atol=1e-3)
+
+
 def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept():
     for n, p in [(50, 6), (10, 30)]:
         X, Y = draw(20, n, p, 3)
