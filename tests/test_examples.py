@@ -176,3 +176,16 @@ def test_a_sample_is_evenly_spaced_and_a_stream_of_its_own():
     assert np.diff(places).min() >= 3
     assert evenly(5, 10).tolist() == [0, 1, 2, 3, 4]
     assert len(evenly(0, 10)) == 0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_of_a_leaf_are_those_at_its_positions(sparse):
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((9000, 3)) < 0.3, rng.random((9000, 3)), 0).astype(np.float32)
+    rows = sp.csr_matrix(dense) if sparse else dense
+    examples = Examples.of(rows, Labels(np.zeros((9000, 1), np.uint8), None), 100)
+    for _, part in examples.leaves():
+        some = examples.rows_of(part)
+        assert np.array_equal(some.toarray() if sparse else some, dense[part])
+        stored = some.data if sparse else some
+        assert np.shares_memory(stored, rows.data if sparse else rows)

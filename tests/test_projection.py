@@ -15,7 +15,7 @@ from tagstream import projection
 from tagstream.examples import LEAF, Examples
 from tagstream.labels import Labels
 from tagstream.projection import LIFTS, Choice, choice, choose, first_block, ridge
-from tagstream.projection.choice import FACTORS, Smoother, Votes
+from tagstream.projection.choice import FACTORS, Smoother, Tridiagonal, Votes, primal_ridge
 from tagstream.projection.features import FILLED, inner_products, make_features, moments
 from tagstream.projection.ridge import Design
 
@@ -110,6 +110,37 @@ def test_few_features_and_their_kernel_matrix_make_the_same_smoother():
     for rho in (1e-3, 1.0, 100.0):  # with less, the kernel matrix' own rounding shows
         for a, b in zip(thin.fitted(rho), wide.fitted(rho), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("p", [3, 40, 300])
+@pytest.mark.parametrize("rho", [0.0, 1e-9, 1e-3, 10.0])
+def test_an_inverse_and_eigenvectors_make_the_same_smoother(p, rho):
+    X, Y = draw(2, 80, p, 4)
+    K, T = centred(X) @ centred(X).T, Y - Y.mean(axis=0)
+    direct, exact = Smoother.of_kernel(K, T), Smoother.of_eigenvectors(K, T)
+    assert type(direct) is not type(exact)
+    assert direct.ridge == pytest.approx(exact.ridge, rel=1e-9)
+    for a, b in zip(direct.fitted(rho), exact.fitted(rho), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [50, 90])
+def test_normal_equations_and_examples_have_the_same_validated_ridge(n):
+    X, Y = draw(3, n, 40, 3)
+    X, T = centred(X), Y - Y.mean(axis=0)
+    ridge = primal_ridge(X.T @ X, X.T @ T, float((T**2).sum()), n)
+    assert ridge == pytest.approx(Smoother.of_kernel(X @ X.T, T).ridge, rel=1e-9)
+
+
+def test_a_tridiagonal_form_answers_for_its_matrix():
+    A, B = (a.astype(np.float64) for a in draw(4, 40, 60, 5))
+    A = A @ A.T
+    made = Tridiagonal.of(A)
+    np.testing.assert_allclose(made.values, np.linalg.eigvalsh(A), atol=1e-10 * np.trace(A))
+    turned = made.turned(B)
+    np.testing.assert_allclose((turned**2).sum(), (B**2).sum())
+    expected = B.T @ np.linalg.solve(A + 0.5 * np.eye(40), B)
+    np.testing.assert_allclose(turned.T @ made.solve(0.5, turned), expected, atol=1e-8)
 
 
 def test_rows_that_are_all_the_same_have_a_smoother():
@@ -243,6 +274,28 @@ def test_the_caution_is_measured_in_standard_errors_of_the_difference():
     assert better.better_than(worse, 0.8 * abs(lead) / spread)
     assert not better.better_than(worse, 1.25 * abs(lead) / spread)
     assert not worse.better_than(better, 0.0)
+
+
+def test_of_many_examples_lifts_are_tried_near_the_last_choice(monkeypatch):
+    monkeypatch.setattr(choice, "LARGE", 150)
+    median = 2.0
+    for last, factors in (
+        (None, choice.BANDWIDTHS),
+        (Choice(None), choice.BANDWIDTHS[1:3]),
+        (Choice(None, "kernel", 1.9 * median), choice.BANDWIDTHS[:2]),
+        (Choice(None, "kernel", 0.7 * median), choice.BANDWIDTHS[1:]),
+        (Choice("standard", "kernel", 0.7 * median), ()),
+    ):
+        assert choice._nearby(last, None, median) == factors
+    X, Y = draw(7, 200, 4, 3)
+    Y = (np.hypot(X[:, :3], X[:, 1:]) < 1).astype(np.uint8)
+    first = auto(X, Y, lift="auto")
+    assert first.lift == "kernel"
+    assert auto(X, Y, lift="auto", last=first) == first  # judged again, and found best again
+    far = Choice(None, "kernel", 100 * first.bandwidth)
+    assert auto(X, Y, lift="auto", last=far).bandwidth > first.bandwidth
+    monkeypatch.setattr(choice, "LARGE", 200)
+    assert auto(X, Y, lift="auto", last=far) == first  # not so many: all are tried
 
 
 def test_features_are_standardised_where_it_helps_and_only_if_allowed():
@@ -420,6 +473,21 @@ def test_a_constant_column_does_not_spoil_the_iterative_solution(constant, share
     monkeypatch.setattr(ridge, "PRIMAL", 5)
     assert np.abs(fit(rows, labels, plain(rho))(rows) - direct(rows)).max() < 0.1
     assert np.isfinite(fit(rows, labels, plain(1e-60))(rows)).all()
+
+
+def test_of_many_examples_too_warm_rounds_set_out_from_the_last_fit(monkeypatch):
+    monkeypatch.setattr(ridge, "DIRECT", 10)
+    monkeypatch.setattr(ridge, "PRIMAL", 10)
+    X, Y = draw(12, 300, 400, 3, kept=0.1)
+    X, labels = sp.csr_matrix(X), Labels(Y, None)
+    start = fit(X[:240], Labels(Y[:240], None), plain(5.0))
+    made = []
+    for large in (300, 299):
+        monkeypatch.setattr(ridge, "LARGE", large)
+        made.append(fit(X, labels, plain(5.0), start=start))
+    np.testing.assert_allclose(made[0].P, made[1].P, atol=1e-5)
+    np.testing.assert_allclose(made[0].c, made[1].c, atol=1e-5)
+    assert not np.allclose(made[0].P, start.P, atol=1e-3)
 
 
 def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept():

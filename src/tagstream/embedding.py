@@ -240,7 +240,7 @@ class Embedding:
                 self.choice, design = projection.choose(
                     examples, scale=scale, lift=lift, ridge=ridge, n_neighbors=n_neighbors,
                     rule=rule, lift_size=lift_size, sample=sample, seed=self.seed,
-                    reduction=self.reduction,
+                    reduction=self.reduction, last=self.choice,
                 )  # fmt: skip
                 self.next_choice = next_choice(t, window)
                 if self.reduction is None:

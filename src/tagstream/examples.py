@@ -129,9 +129,23 @@ class Examples:
         ``functools.partial`` of one, and hold no more than it needs.
         """
         return add_in_tree(
-            (leaf, summand(self._rows[part], self._labels(part), _some(along, part)))
+            (leaf, summand(self.rows_of(part), self._labels(part), _some(along, part)))
             for leaf, part in self.leaves()
         )
+
+    def rows_of(self, part: Part) -> Rows:
+        """Return the rows of a leaf; nothing is copied."""
+        rows = self._rows
+        if not self.sparse:
+            return rows[part]
+        if part.start == 0 and part.stop == len(self):
+            return rows
+        first, last = rows.indptr[part.start], rows.indptr[part.stop]
+        made = sp.csr_matrix((part.stop - part.start, rows.shape[1]), dtype=rows.dtype)
+        made.indptr = rows.indptr[part.start : part.stop + 1] - first
+        made.indices, made.data = rows.indices[first:last], rows.data[first:last]
+        made.has_canonical_format = True
+        return made
 
     def map(self, function: Callable[[Rows], Rows], keep: bool) -> Mapped:
         """Return examples with ``function(rows)`` for rows, made leaf by leaf.
@@ -162,9 +176,9 @@ class Mapped:
 
     def _leaf(self, leaf: int, part: Part) -> Rows:
         if self._kept is None:
-            return self._function(self._source._rows[part])
+            return self._function(self._source.rows_of(part))
         if leaf not in self._kept:
-            self._kept[leaf] = self._function(self._source._rows[part])
+            self._kept[leaf] = self._function(self._source.rows_of(part))
         return self._kept[leaf]
 
     def _blocks(self) -> Iterator[tuple[int, Rows, Part]]:

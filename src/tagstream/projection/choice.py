@@ -12,13 +12,14 @@ is a closed form for what the neighbours of i would vote for had i never been se
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import lapack
 
 from tagstream.decision import decide
 from tagstream.examples import Examples
@@ -36,12 +37,16 @@ from tagstream.projection.reduction import Reduction
 from tagstream.projection.ridge import Design
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
+LARGE = 4096  # examples beyond which lifts are looked for near the last choice only
 LARGE_SAMPLE, FINALISTS = 512, 2  # from so many on, lifts are ranked on half, and two are kept
 RIDGE_SAMPLE = 750  # the same for the ridge alone
 THIN = 2  # times as many examples as features, from which on features are the shorter way
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (10**0.5, 10**-0.5, 10.0)  # by which the ridge may be changed
 CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling of the sample
+SMALL = 32  # rows of a kernel matrix up to which its eigenvectors cost next to nothing
+WEAKEST = 1e-9  # ridge over the trace of a kernel matrix, below which rounding hides it
+RIDGES = 10.0 ** np.arange(-8, 0.51, 0.25)  # to choose from, times the variance of the features
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 
 
@@ -57,6 +62,7 @@ def choose(
     seed: int,
     sample: int = SAMPLE,
     reduction: Reduction | None = None,
+    last: Choice | None = None,
 ) -> tuple[Choice, Design | None]:
     """Choose scaling and lift on at most ``sample`` evenly spaced examples, and the ridge.
 
@@ -68,6 +74,9 @@ def choose(
     the end; and its ridge is then changed if that makes the votes better still.  With every
     doubling beyond the sample a lift takes more time, and luck has had another try: it has to be
     the better by so much more.  With a ``reduction`` all is regressed in its coordinates.
+
+    Of more than 4,096 examples the sample has long had its full size, and what was chosen ``last``
+    is hardly ever left: lifts are then looked for near it only (:func:`_nearby`).
     """
     few = examples.sample(sample)
     few_labels = few.every()[1]
@@ -78,28 +87,29 @@ def choose(
         distances = smoother.left_out_distances(rho)
         return Votes.of(distances, few_labels, n_neighbors, rule)
 
-    def quick_rank(K: Matrix) -> tuple[float, int]:
+    def quick_rank(kernel: Kernel) -> tuple[float, int]:
         """Judge a lift on every second example of the sample: an eighth of the work."""
-        half = slice(None, None, 2)
-        known = None if few_labels.known is None else few_labels.known[half]
-        some = Labels(few_labels.Y[half], known)
-        rough = Smoother.of_kernel(centre(K[half, half]), targets(some, reduction))
+        known = None if few_labels.known is None else few_labels.known[::2]
+        some = Labels(few_labels.Y[::2], known)
+        rough = Smoother.of_kernel(centre(kernel(2)), targets(some, reduction))
         rho = rough.ridge if strength is None else strength
         return Votes.of(rough.left_out_distances(rho), some, n_neighbors, rule).rank
 
     best: dict[bool, tuple[Votes, Choice, Smoother]] = {}  # without a lift, and with one
-    candidates = [*_candidates(few, scale, lift, lift_size, seed)]
+    last = last if len(examples) > LARGE else None
+    candidates = [*_candidates(few, scale, lift, lift_size, seed, last)]
     lifts = [one for one in candidates if one[0].lift is not None]
-    if len(few) >= LARGE_SAMPLE and len(lifts) > FINALISTS:
-        ranks = [quick_rank(K) for _, K, _ in lifts]
-        finalists = sorted(sorted(range(len(lifts)), key=ranks.__getitem__)[:FINALISTS])
+    n_finalists = FINALISTS if last is None else 1
+    if len(few) >= LARGE_SAMPLE and len(lifts) > n_finalists:
+        ranks = [quick_rank(kernel) for _, kernel, _ in lifts]
+        finalists = sorted(sorted(range(len(lifts)), key=ranks.__getitem__)[:n_finalists])
         candidates = [one for one in candidates if one[0].lift is None]
         candidates += [lifts[i] for i in finalists]
-    for candidate, K, X in candidates:
+    for candidate, kernel, X in candidates:
         if X is not None and THIN * X.shape[1] <= len(X):
             smoother = Smoother.of_rows(X, T)
         else:
-            smoother = Smoother.of_kernel(centre(K), T)
+            smoother = Smoother.of_kernel(centre(kernel(1)), T)
         candidate = replace(candidate, ridge=smoother.ridge if strength is None else strength)
         votes, lifted = judge(smoother, candidate.ridge), candidate.lift is not None
         if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
@@ -121,10 +131,18 @@ def choose(
     return replace(choice, ridge=factor * choice.ridge), design
 
 
+Kernel = Callable[[int], Matrix]  # the kernel matrix of every so many-th example
+
+
 def _candidates(
-    few: Examples, scale: str | None, lift: str | None, lift_size: int, seed: int
-) -> Iterator[tuple[Choice, Matrix, Matrix | None]]:
-    """Yield what may be chosen with its kernel matrix, the simpler ones first.
+    few: Examples,
+    scale: str | None,
+    lift: str | None,
+    lift_size: int,
+    seed: int,
+    last: Choice | None = None,
+) -> Iterator[tuple[Choice, Kernel, Matrix | None]]:
+    """Yield what may be chosen with its kernel, the simpler ones first; lifts near the ``last``.
 
     With it come the features themselves, where they are dense and not lifted.
     """
@@ -139,16 +157,43 @@ def _candidates(
     medians = [_median(one) for one in squares]
     if lift in (None, "auto") or not any(medians):
         for one, K, X in zip(scales, inner, plain, strict=True):
-            yield Choice(one), K, None if sparse else X
+            yield Choice(one), partial(_thinned, K), None if sparse else X
     if kind is None:
         return
     for one, distance, median in zip(scales, squares, medians, strict=True):
-        for factor in BANDWIDTHS if median > 0 else ():
+        for factor in _nearby(last, one, median**0.5) if median > 0 else ():
             candidate = Choice(one, kind, factor * median**0.5)
             if kind == "kernel":
-                yield candidate, np.exp(distance / (-2 * candidate.bandwidth**2)), None
+                yield candidate, partial(_gaussian, distance, candidate.bandwidth), None
             else:  # by the features it really has, which are random and may be few
-                yield candidate, inner_products(_features(few, candidate, lift_size, seed)), None
+                K = inner_products(_features(few, candidate, lift_size, seed))
+                yield candidate, partial(_thinned, K), None
+
+
+def _nearby(last: Choice | None, scale: str | None, distance: float) -> tuple[float, ...]:
+    """Return the bandwidths, in median distances, that are tried after the last choice.
+
+    Its own and the two beside it, or the two in the middle if it was without a lift; none of
+    another scaling, which is left through a choice without a lift.
+    """
+    if last is None:
+        return BANDWIDTHS
+    if last.scale != scale:
+        return ()
+    if last.lift is None:
+        return BANDWIDTHS[1:3]
+    gaps = [abs(math.log(factor * distance / last.bandwidth)) for factor in BANDWIDTHS]
+    nearest = gaps.index(min(gaps))
+    return BANDWIDTHS[max(nearest - 1, 0) : nearest + 2]
+
+
+def _thinned(K: Matrix, step: int) -> Matrix:
+    return K[::step, ::step]
+
+
+def _gaussian(distances: Matrix, bandwidth: float, step: int) -> Matrix:
+    K = distances[::step, ::step] / (-2 * bandwidth**2)
+    return np.asarray(np.exp(K, out=K))
 
 
 def _features(few: Examples, candidate: Choice, lift_size: int, seed: int) -> Any:
@@ -189,8 +234,13 @@ class Smoother:
     @classmethod
     def of_kernel(cls, K: Matrix, T: Matrix) -> Smoother:
         """Return that of features with the centred kernel matrix K (n, n)."""
+        return _Direct(K, T) if len(K) >= SMALL else cls.of_eigenvectors(K, T)
+
+    @classmethod
+    def of_eigenvectors(cls, K: Matrix, T: Matrix) -> Smoother:
+        """Return the same, which does for every ridge."""
         values, U = scipy.linalg.eigh(K, driver="evd")
-        return cls(values, U, T)
+        return Smoother(values, U, T)
 
     @classmethod
     def of_rows(cls, X: Matrix, T: Matrix) -> Smoother:
@@ -206,7 +256,7 @@ class Smoother:
         energy = (self._C**2).sum(axis=1)
         n, r = self._U.shape
         rest = 0.0 if r == n else max(float((self._T**2).sum() - energy.sum()), 0.0)
-        return _validated_ridge(self._values, energy, rest, n)
+        return validated_ridge(self._values, n, _spectral_misfit(self._values, energy, rest))
 
     def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
         """Return H, the fitted values, and the left-out predictions of all examples."""
@@ -231,6 +281,52 @@ class Smoother:
         out += (F * F).sum(axis=1)
         np.fill_diagonal(out, np.inf)
         return out
+
+
+class _Direct(Smoother):
+    """The same by the inverse of K + ρI, which costs half as much as eigenvectors."""
+
+    def __init__(self, K: Matrix, T: Matrix) -> None:
+        self._K, self._T = K, T
+
+    @cached_property
+    def _exact(self) -> Smoother:
+        return Smoother.of_eigenvectors(self._K, self._T)
+
+    @cached_property
+    def ridge(self) -> float:
+        """The strength of least generalised cross-validation error."""
+        K = Tridiagonal.of(self._K)
+        T = K.turned(self._T)
+
+        def misfit(rho: float) -> float:  # (I − H)T = ρ(K + ρI)⁻¹T
+            return float(rho**2 * (K.solve(rho, T) ** 2).sum())
+
+        return validated_ridge(np.maximum(K.values, 0.0), len(T), misfit)
+
+    def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
+        """Return H, the fitted values, and the left-out predictions of all examples.
+
+        H = I − ρ(K + ρI)⁻¹ + 11ᵀ/n.
+        """
+        n = len(self._T)
+        if ridge < WEAKEST * float(np.trace(self._K)) or ridge == 0:
+            return self._exact.fitted(ridge)
+        A = self._K / ridge
+        A[np.diag_indices(n)] += 1.0
+        lower, failed = lapack.dpotrf(A.T, lower=1, overwrite_a=1)
+        if failed:
+            return self._exact.fitted(ridge)
+        half = lapack.dpotri(lower, lower=1, overwrite_c=1)[0]  # and above it zeros
+        half[np.diag_indices(n)] *= 0.5
+        H: Matrix = -half.T  # in rows, as all the others are
+        H -= half
+        residuals = -(H @ self._T)
+        H += 1 / n
+        H[np.diag_indices(n)] += 1.0
+        own = np.minimum(np.diag(H), 1 - 1e-6)
+        T = self._T
+        return H, T - residuals, T - residuals / (1 - own)[:, None]
 
 
 @dataclass(frozen=True)
@@ -277,24 +373,68 @@ class Votes:
         return self.f1 - others.f1 > caution * noise
 
 
-def _validated_ridge(values: Matrix, energy: Matrix, rest: float, n: int) -> float:
+class Tridiagonal:
+    """A symmetric matrix A = QSQᵀ with S tridiagonal: a third of the way to its eigenvectors.
+
+    What is asked about A + ρI for many ρ is answered by S + ρI, one pass over its entries each.
+    """
+
+    def __init__(self, d: Matrix, e: Matrix, reflectors: Matrix, tau: Matrix) -> None:
+        self._d, self._e, self._reflectors, self._tau = d, e, reflectors, tau
+
+    @classmethod
+    def of(cls, A: Matrix) -> Tridiagonal:
+        """Turn A into its tridiagonal form."""
+        size = int(lapack.dsytrd_lwork(len(A), lower=1)[0])
+        reflectors, d, e, tau, _ = lapack.dsytrd(A, lower=1, lwork=size)
+        return cls(d, e, reflectors, tau)
+
+    @cached_property
+    def values(self) -> Matrix:
+        """The eigenvalues of A, rising."""
+        return np.asarray(lapack.dsterf(self._d, self._e)[0])
+
+    def turned(self, B: Matrix) -> Matrix:
+        """Return QᵀB."""
+        out = np.array(B, order="F")
+        # Below the diagonal the reflectors lie as those of a QR decomposition do.
+        reflectors, rest = np.asfortranarray(self._reflectors[1:, :-1]), out[1:]
+        size = int(lapack.dormqr("L", "T", reflectors, self._tau, rest, -1)[1][0])
+        out[1:] = lapack.dormqr("L", "T", reflectors, self._tau, rest, size)[0]
+        return out
+
+    def solve(self, rho: float, B: Matrix) -> Matrix:
+        """Return (S + ρI)⁻¹B, if S + ρI is positive definite."""
+        d, e, _ = lapack.dpttrf(self._d + rho, self._e)
+        return np.asarray(lapack.dpttrs(d, e, B)[0])
+
+
+Misfit = Callable[[float], float]  # ‖(I − H)T‖² with a ridge
+
+
+def validated_ridge(values: Matrix, n: int, misfit: Misfit) -> float:
     """Return the ridge of least generalised cross-validation error, n‖(I − H)T‖²/(n − tr H)².
 
     Parameters
     ----------
     values : eigenvalues of the centred kernel matrix
-    energy : ‖u_kᵀT‖² of its eigenvectors u_k
-    rest : what of ‖T‖² lies outside of all u_k
     n : number of examples
+    misfit : the numerator without its factor n, for a ridge
     """
     total = float(values.sum())  # variance of the features, to which strengths are relative
-    ridges = (total or 1.0) * 10.0 ** np.arange(-8, 0.51, 0.25)
-    left = ridges[:, None] / (values + ridges[:, None])  # share of a direction that is not fitted
-    freedom = n - 1 - (1 - left).sum(axis=1)
-    errors = (rest + left**2 @ energy) / np.maximum(freedom, 1e-9 * n) ** 2
+    ridges = (total or 1.0) * RIDGES
+    freedom = n - 1 - (values / (values + ridges[:, None])).sum(axis=1)
     # Near interpolation both sides of the fraction vanish and it says nothing.
-    errors[freedom < INTERPOLATION * n] = np.inf
-    return float(ridges[np.argmin(errors)]) if np.isfinite(errors).any() else float(ridges[-1])
+    trusted = np.flatnonzero(freedom >= INTERPOLATION * n)
+    if not len(trusted):
+        return float(ridges[-1])
+    errors = [misfit(float(ridges[i])) / max(freedom[i], 1e-9 * n) ** 2 for i in trusted]
+    return float(ridges[trusted[np.argmin(errors)]])
+
+
+def _spectral_misfit(values: Matrix, energy: Matrix, rest: float) -> Misfit:
+    """Return that of energies ‖u_kᵀT‖² of eigenvectors u_k, and of what lies outside of them."""
+    return lambda rho: float(rest + (rho / (values + rho)) ** 2 @ energy)
 
 
 def _ridge_of_all(
@@ -312,19 +452,36 @@ def _ridge_of_all(
     if sampled:
         examples = examples.sample(RIDGE_SAMPLE)
     X = Design(examples, make_features(examples, choice, lift_size, seed), reduction)
-    right = None
     if X.primal:
         inner, right = X.equations[:2]
         inner, right = X.features.turned_both(inner), X.features.turned(right)
-    else:
-        inner = X.gram()[0]
-    values, U = scipy.linalg.eigh(inner, driver="evd")
-    values = np.maximum(values, 0.0)
-    if right is not None:
-        energy = ((U.T @ right) ** 2).sum(axis=1)
-        energy /= np.maximum(values, 1e-12 * values[-1] + 1e-300)
+        ridge = primal_ridge(inner, right, X.target_squares(), X.n)
     else:
         T = X.targets(examples.every()[1])
-        energy = ((U.T @ (T - T.mean(axis=0))) ** 2).sum(axis=1)
-    rest = max(float(X.target_squares() - energy.sum()), 0.0)
-    return _validated_ridge(values, energy, rest, X.n), None if sampled else X
+        ridge = Smoother.of_kernel(X.gram()[0], T - T.mean(axis=0)).ridge
+    return ridge, None if sampled else X
+
+
+def primal_ridge(inner: Matrix, right: Matrix, square: float, n: int) -> float:
+    """Return the validated ridge of normal equations X̃ᵀX̃ and B = X̃ᵀT, given ‖T‖².
+
+    With R = (X̃ᵀX̃ + ρI)⁻¹B, ‖(I − H)T‖² = ‖T‖² − ⟨B, R⟩ − ρ‖R‖².
+    """
+    if len(inner) >= SMALL:
+        S = Tridiagonal.of(inner)
+        values = np.maximum(S.values, 0.0)
+        # Behind a lift rounding may leave more below zero than the smallest ridge lifts again.
+        if S.values[0] >= -0.1 * RIDGES[0] * float(values.sum()):
+            B = S.turned(right)
+
+            def misfit(rho: float) -> float:
+                R = S.solve(rho, B)
+                return square - float((B * R).sum()) - rho * float((R * R).sum())
+
+            return validated_ridge(values, n, misfit)
+    values, U = scipy.linalg.eigh(inner, driver="evd")
+    values = np.maximum(values, 0.0)
+    energy = ((U.T @ right) ** 2).sum(axis=1)
+    energy /= np.maximum(values, 1e-12 * values[-1] + 1e-300)
+    rest = max(square - float(energy.sum()), 0.0)
+    return validated_ridge(values, n, _spectral_misfit(values, energy, rest))

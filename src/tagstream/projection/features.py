@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
+from scipy.linalg import lapack
 
 from tagstream.checks import (
     LARGEST_VALUE,
@@ -239,7 +240,10 @@ class Features:
 
     def turned_both(self, A: Matrix) -> Matrix:
         """Return L⁻¹AL⁻ᵀ of a symmetric A."""
-        return self.turned(self.turned(A).T)
+        if self.factor is None:
+            return A
+        half = np.tril(lapack.dsygst(A.T, self.factor, lower=1)[0])
+        return np.asarray(half + np.tril(half, -1).T)
 
     def turned(self, R: Matrix) -> Matrix:
         """Return L⁻¹R."""
@@ -322,7 +326,9 @@ def _make_lift(
     scaled = _scaled(stored, m, u)
     lift = Lift(kind, np.ascontiguousarray(scaled.T), -_half_squares(scaled), m, u)
     wide = scaled.astype(np.float64)
-    K = np.exp(-0.5 * squared_distances(wide @ wide.T))
+    K = squared_distances(wide @ wide.T)
+    K *= -0.5
+    np.exp(K, out=K)
     K[np.diag_indices(len(K))] += JITTER
     return lift, K
 
@@ -379,10 +385,15 @@ def inner_products(X: Any) -> Matrix:
 def squared_distances(inner: Matrix) -> Matrix:
     """Return those of rows with these inner products."""
     squares = np.diag(inner)
-    return np.asarray(np.maximum(squares + squares[:, None] - 2 * inner, 0))
+    out = -2 * inner
+    out += squares
+    out += squares[:, None]
+    return np.asarray(np.maximum(out, 0, out=out))
 
 
 def centre(K: Matrix) -> Matrix:
     """Return the kernel matrix of the same features, centred."""
     mean = K.mean(axis=0)
-    return np.asarray(K - mean - mean[:, None] + mean.mean())
+    out = K - mean
+    out -= (mean - mean.mean())[:, None]
+    return np.asarray(out)

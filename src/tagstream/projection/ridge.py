@@ -39,6 +39,7 @@ LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
 PRIMAL = 3000  # features up to which normal equations are formed
 ROUNDS, WARM_ROUNDS = 25, 3  # of conjugate gradients, from nothing and from the last fit
+LARGE = 4096  # examples beyond which all warm rounds are made: none was ever spared there
 LARGEST_WEIGHT = 1e60  # of P in a file; the inverse of the smallest features there are
 
 
@@ -314,6 +315,13 @@ class Design:
         A += np.float32(ridge) * P
         return A
 
+    def single_residual(self, P: Any, ridge: float) -> Any:
+        """Return X̃ᵀT − (X̃ᵀX̃ + ρI)P in single precision, in one pass."""
+        shift = (self.mid @ P).astype(np.float32)
+        R = self._X.sum(partial(_single_residual, self.targets, P, shift))[0]
+        R -= np.float32(ridge) * P
+        return R
+
     def variances(self) -> Matrix:
         """Return the diagonal of X̃ᵀX̃."""
         return np.maximum(self._X.sum(_squares)[0] - self.n * self.mid**2, 0.0)
@@ -381,6 +389,14 @@ def _single_right(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[An
 
 def _single_normal(P: Any, shift: Any, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
     return (np.asarray(X.T @ (X @ P - shift)),)
+
+
+def _single_residual(
+    targets: Targets, P: Any, shift: Any, X: Any, labels: Labels, _: None
+) -> tuple[Any, ...]:
+    R = targets(labels).astype(np.float32)
+    R -= X @ P - shift
+    return (np.asarray(X.T @ R),)
 
 
 def fit(
@@ -479,10 +495,14 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
         tolerance, rounds = 1e-3, ROUNDS if cold or X.masked else WARM_ROUNDS
         if not X.masked and X.features.kernel is None:  # turned features are made in double
-            scale = diagonal.astype(np.float32)
+            scale, P = diagonal.astype(np.float32), start.astype(np.float32)
+            if cold or X.n <= LARGE:
+                right, residual = X.single_right(), None
+            else:
+                right, residual = None, X.single_residual(P, ridge)
             P = _conjugate_gradients(
                 lambda P: X.single_normal(P, ridge), lambda B: B / scale,
-                X.single_right(), start.astype(np.float32), tolerance, rounds,
+                right, P, tolerance, rounds, residual,
             )  # fmt: skip
             return P, none, mid, variances
 
@@ -506,8 +526,12 @@ def _conjugate_gradients(
     start: Any,
     tolerance: float,
     rounds: int,
+    residual: Any = None,
 ) -> Matrix:
-    """Solve one positive definite system per column, all columns in step; sums are double."""
+    """Solve one positive definite system per column, all columns in step; sums are double.
+
+    Where the start's ``residual`` is given the right side is not needed, and all rounds are made.
+    """
 
     def products(A: Any, B: Any) -> Matrix:
         out = np.zeros(A.shape[1])
@@ -515,14 +539,16 @@ def _conjugate_gradients(
         return out
 
     def share(A: Matrix, B: Matrix) -> Any:
-        return np.divide(A, B, out=np.zeros_like(A), where=B > 0).astype(right.dtype)
+        return np.divide(A, B, out=np.zeros_like(A), where=B > 0).astype(V.dtype)
 
     V = start.copy()
-    R = right - apply(V)
+    R = right - apply(V) if residual is None else residual
     Z = precondition(R)
     D = Z.copy()
     energy = products(R, Z)
-    enough = tolerance**2 * np.maximum(products(right, precondition(right)), 1e-300)
+    enough = np.zeros(len(energy))
+    if residual is None:
+        enough = tolerance**2 * np.maximum(products(right, precondition(right)), 1e-300)
     for _ in range(rounds):
         if (energy <= enough).all():
             break
