@@ -707,3 +707,19 @@ def test_completion_offers_the_methods():
     process = tagstream(env=env)
     out, _ = process.communicate()
     assert out.split() == ["oml", "osml-elm", "olansgd", "oml-published"]
+
+
+def test_scikit_learn_starts_without_its_heavy_parts():
+    program = """
+import sys
+from tagstream.cli.light import start_light
+start_light()
+import tagstream.models
+print("scipy.stats._stats_py" in sys.modules, "pandas" in sys.modules)
+import pandas, scipy.stats
+from scipy.stats import rankdata
+print(rankdata([3, 1]).tolist(), pandas.Series([1]).sum(), scipy.stats.mode([1, 1, 2]).mode)
+"""
+    args = [sys.executable, "-c", program]
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["False False", "[2.0, 1.0] 1 1"], done.stderr

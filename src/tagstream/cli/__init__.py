@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tagstream.cli.light import start_light
 from tagstream.cli.stop import STOP, Stopped
 
 __all__ = ["main"]
@@ -24,8 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments; by default those of the process.
+        The arguments; by default those of the process, which is then ours alone.
     """
+    if argv is None:
+        start_light()
     with STOP:
         try:
             _take_closed_streams()
