@@ -51,8 +51,8 @@ def test_the_grid_holds_the_papers_comparison():
 
 def test_oml_is_there_with_each_decision_and_without_its_head():
     made = {name: m.make(0, 0) for name, m in paper.METHODS["holdout"].items()}
-    rules = {name: made[name].decide for name in ("oml", "oml-f1", "oml-hamming", "oml-vote")}
-    assert rules == {"oml": "balanced", "oml-f1": "f1", "oml-hamming": "hamming", "oml-vote": 0.5}
+    rules = {"": "balanced", "-f1": "f1", "-hamming": "hamming", "-macro": "macro", "-vote": 0.5}
+    assert {name: made[f"oml{name}"].decide for name in rules} == rules
     assert (made["oml"].head, made["oml-vote"].head) == (True, False)
     assert made["oml-published"].step == "cubic"
     assert made["oml-printed"].step == "printed"

@@ -124,7 +124,7 @@ def test_the_head_follows_its_formulas(how):
     n, q = about.Y.shape
     lag, window = how.get("lag", 0), how.get("window")
     P, head, fast = learn(about, lag=lag, window=window)
-    start = module.start_weights((3, 10, 30), not about.sparse)
+    start = module.start_weights((3, 10, 30), not about.sparse, lag)
     naive = slow.SlowHead(start, q, lag=lag, window=window)
     fresh = np.arange(q) < 5 if len(about.Z) else np.ones(q, bool)
     fast_naive = slow.SlowFastMap(np.ones(about.X.shape[1]), 2.0, q, fresh)
@@ -145,6 +145,8 @@ def test_the_head_follows_its_formulas(how):
     np.testing.assert_allclose(head.weights.w, naive.w, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(head.weights.d, naive.d, rtol=1e-3, atol=1e-5)
     assert np.abs(naive.w - start).max() > 0.01  # something was learnt
+    np.testing.assert_allclose(head.bars, [naive.bar(j) for j in range(q)], rtol=1e-3)
+    assert np.ptp(head.bars) > 0.01
     # At prediction time all that is learnt is used, late labels or not.
     Y, _, evidence = about.part(slice(n - 3, n))
     scores = head.explain(evidence, fast)

@@ -122,6 +122,7 @@ BASELINES = (
     Method("oml", "OML", "OML"),
     Method("oml-f1", "OML, for F1", "OML", (("decide", "f1"),)),
     Method("oml-hamming", "OML, for Hamming loss", "OML", (("decide", "hamming"),)),
+    Method("oml-macro", "OML, for macro-F1", "OML", (("decide", "macro"),)),
     Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
     Method("oml-published", "OML as published", "PublishedOML", told_block=True),
     Method(
@@ -156,7 +157,7 @@ CONVEX = (
     Method("convex-vote", "convex, votes alone", "OML", (*_VOTES_ALONE, ("step", "convex"))),
 )
 # A decision acts on scores, so that one pass serves all of them.
-_DECISIONS = Method("oml-decisions", "OML, by decision", "OML", rules=("f1", "hamming"))
+_DECISIONS = Method("oml-decisions", "OML, by decision", "OML", rules=("f1", "hamming", "macro"))
 _REPEATED = (
     *("oml", "oml-vote", "knn", "knn-standard"),
     *("osml-elm", "osml-elm-stable", "olansgd", "olansgd-top"),

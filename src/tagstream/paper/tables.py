@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,7 @@ from tagstream.paper.results import (
     TEXT_MEASURES,
     TEXT_RIVAL,
     VAGUE,
+    NewTag,
     Results,
     Run,
     Values,
@@ -129,7 +130,10 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         made |= _verdicts(results)
     makers: dict[str, tuple[str, Callable[[Results], Table | str]]] = {
         "repeats": ("repeats", _repeats_table),
+        "repeats_rivals": ("repeats", _rivals_table),
         "repeats_head": ("repeats", partial(_paired_table, ours="oml", theirs="oml-vote")),
+        "repeats_fitting": ("repeats", partial(_paired_table, ours=FITTING, theirs="oml-vote")),
+        "trade": ("repeats", _trade_table),
         "repeats_convex": ("repeats", partial(_paired_table, ours="oml-convex", theirs="oml")),
         "repeats_convex_vote": (
             "repeats",
@@ -158,6 +162,8 @@ def make_tables(results: Results) -> dict[str, Table | str]:
     if new_tags_of(results):
         made["new_tags"] = _new_tags_table(results)
         made["verdict_new_tags"] = _new_tags_verdict(results)
+        made["new_tags_ranked"] = _ranked_tags_table(results)
+        made["verdict_new_tags_ranked"] = _ranked_tags_verdict(results)
     if results.part("scaling"):
         made["verdict_complexity"] = _complexity_verdict(results)
     if results.part("splits"):
@@ -381,6 +387,82 @@ def _repeats_table(results: Results) -> Table:
         f"OML: mean over {times} divisions into five folds ± standard deviation of the {times} "
         f"means; in brackets the better kNN. OML is better in {better} of {total} cells; bold: "
         f"in every single division, {every} cells.",
+    )
+
+
+def _rivals_table(results: Results) -> Table | str:
+    """OML with the decision that fits the measure beside the better of each kind of rival."""
+    kinds = {"kNN": KNN, "OSML-ELM": ELM, "OLANSGD": OLANSGD}
+    better, every, total = Counter[str](), Counter[str](), 0
+    lost: dict[str, list[str]] = defaultdict(list)
+    fewest: dict[str, int] = {}
+    rows = []
+    for name in results.datasets:
+        ours = results.repeats.get((name, FITTING))
+        rivals = {
+            kind: [results.repeats[name, m] for m in methods]
+            for kind, methods in kinds.items()
+            if all((name, m) in results.repeats for m in methods)
+        }
+        if ours is None or len(rivals) < len(kinds):
+            continue
+        row = [name]
+        for measure, title in MEASURES.items():
+            sign = -1 if measure in LOWER_IS_BETTER else 1
+            values = []
+            for kind, some in rivals.items():
+                n = min(len(one[measure]) for one in (ours, *some))
+                theirs = max((one[measure][:n] for one in some), key=lambda v: sign * v.mean())
+                gaps = sign * (ours[measure][:n] - theirs)
+                better[kind] += bool(gaps.mean() > 0)
+                every[kind] += bool((gaps > 0).all())
+                lost[kind] += [] if gaps.mean() > 0 else [f"{name} {title}"]
+                values.append(as_text(theirs.mean(), measure))
+                fewest[name] = min(n, fewest.get(name, n))
+            total += 1
+            row.append(f"**{as_text(ours[measure].mean(), measure)}** ({', '.join(values)})")
+        rows.append(tuple(row))
+    if not rows:
+        return ""
+    most = max(fewest.values())
+    fewer = "".join(f", {n} on {name}" for name, n in fewest.items() if n < most)
+    counted = "; ".join(
+        f"than the better {kind} in {better[kind]} of {total} cells, in every single division in "
+        f"{every[kind]}" + (f", not in: {', '.join(lost[kind])}" if lost[kind] else "")
+        for kind in kinds
+    )
+    return Table(
+        ("data set", *MEASURES.values()),
+        tuple(rows),
+        f"OML, deciding for macro-F1, F1 or Hamming loss: mean over {most} divisions into five "
+        f"folds{fewer}; in brackets the better kNN (raw or standardised), OSML-ELM (released or "
+        f"stable), OLANSGD (threshold or top k). OML is better {counted}.",
+    )
+
+
+def _trade_table(results: Results) -> Table | str:
+    """Show what each decision makes of the cells in which the default is worse than the votes."""
+    methods = ("oml-vote", *ONLINE)
+    rows = []
+    for name in results.datasets:
+        found = [results.repeats.get((name, m)) for m in methods]
+        if any(one is None for one in found):
+            continue
+        for measure, title in MEASURES.items():
+            vote, ours = (one[measure] for one in found[:2] if one is not None)
+            n = min(len(vote), len(ours))
+            gaps = (-1 if measure in LOWER_IS_BETTER else 1) * (ours[:n] - vote[:n])
+            if gaps.mean() < -CHANCE * spread_of(gaps) / n**0.5:
+                values = (as_text(one[measure].mean(), measure) for one in found if one is not None)
+                rows.append((f"{name} {title}", *values))
+    if not rows:
+        return ""
+    return Table(
+        ("cell", *(results.titles[m] for m in methods)),
+        tuple(rows),
+        "The cells in which OML with its default decision is worse than the votes alone beyond "
+        "chance, and what the other decisions make of the same probabilities: means over the "
+        "divisions.",
     )
 
 
@@ -857,6 +939,63 @@ def _new_tags_table(results: Results) -> Table:
         f"Mean over {draws} orders of the tag's examples, one among ten ordinary items; no fit of "
         "P in between, but for the column that says so. False alarms: share of the ordinary test "
         "items that get the tag, at its worst.",
+    )
+
+
+def _ranked_tags(results: Results) -> dict[tuple[str, str], NewTag]:
+    """What was ranked, by tag and method: the order of scores does not depend on the decision."""
+    return {
+        (tag, method): one
+        for (tag, method, _), one in new_tags_of(results).items()
+        if one.average_precision is not None
+    }
+
+
+def _ranked_tags_table(results: Results) -> Table | str:
+    found = _ranked_tags(results)
+    if not found:
+        return ""
+    counts = max((one.counts for one in found.values()), key=len)
+    rows = []
+    for (tag, method), one in found.items():
+        assert one.average_precision is not None
+        assert one.f1_at_same_price is not None
+        pairs = zip(one.average_precision, one.f1_at_same_price, strict=True)
+        values = [f"{as_text(a)} / {as_text(b)}" for a, b in pairs]
+        values += ["–"] * (len(counts) - len(one.counts))
+        rows.append((tag, results.titles[method], *values))
+    return Table(
+        ("new tag", "learner", *(f"{count} seen" for count in counts)),
+        tuple(rows),
+        "Average precision of the tag among all test items / F1 if the tag is given until 1 % of "
+        "the ordinary test items have it, for every learner; means over the same orders as above.",
+    )
+
+
+def _ranked_tags_verdict(results: Results) -> str:
+    found = _ranked_tags(results)
+    n = [0, 0]
+    worse: tuple[list[str], list[str]] = ([], [])
+    for (tag, method), ours in found.items():
+        theirs = [found[tag, m] for m in SGD if (tag, m) in found]
+        if method != "oml" or not theirs:
+            continue
+        for i, name in enumerate(("average_precision", "f1_at_same_price")):
+            best = np.max([getattr(one, name) for one in theirs], axis=0)
+            for count, a, b in zip(ours.counts, getattr(ours, name), best, strict=True):
+                n[i] += 1
+                if a < b:
+                    worse[i].append(f"{tag} after {count} ({as_text(a)} against {as_text(b)})")
+    if not n[0]:
+        return ""
+
+    def told(i: int) -> str:
+        less = f" (not: {'; '.join(worse[i])})" if worse[i] else ""
+        return f"in {n[i] - len(worse[i])} of {n[i]} cells{less}"
+
+    return (
+        "What is learnt, whatever is decided: the tag's average precision is at least that of the "
+        f"best online SGD {told(0)}; with 1 % of false alarms for everyone its F1 is {told(1)}."
     )
 
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream import __version__, data, evaluate
-from tagstream.decision import decide
 from tagstream.metrics import MultiLabelScores
 from tagstream.paper.bound import bound
 from tagstream.paper.guarantee import guarantee
@@ -113,7 +112,7 @@ def _tested(
     fold = evaluate.train_test(make, *(X, Y, train, test), init=init, scores=scores, **numbers)
     if method.rules:
         found = made[0].predict_proba(X[test])
-        by_rule = {rule: _counts(Y[test], decide(found, rule)) for rule in method.rules}
+        by_rule = {rule: _counts(Y[test], made[0].labels_of(found, rule)) for rule in method.rules}
         return asdict(fold) | {"by_rule": by_rule}
     if not method.offline:
         return asdict(fold)
@@ -146,7 +145,8 @@ def _repeats(cell: Cell, home: str | None) -> dict[str, Any]:
     result: dict[str, Any] = _kept([fold["counts"] for fold in folds])
     rules = METHODS["repeats"][cell.method].rules
     if rules:
-        result["by_rule"] = {rule: _kept([fold["by_rule"][rule] for fold in folds]) for rule in rules}
+        by_rule = {rule: [fold["by_rule"][rule] for fold in folds] for rule in rules}
+        result["by_rule"] = {rule: _kept(counts) for rule, counts in by_rule.items()}
     return result
 
 
