@@ -736,10 +736,12 @@ class Head:
         least = 0.9 * OWN_SPREAD
         a = expect("a", state["a"], np.float64, (q, m), least=least, most=LARGEST_CURVATURE)
         head.weights = Weights(w, A, d, a)
-        # Decayed sums, of which each item adds at most 2, over its start at least in part.
-        sums = {"least": 1e-6, "most": 2.0 / (1.0 - DECAY) + 1.0}
+        # Decayed towards where they start; an item adds at most 2.
+        most = 2.1 / (1.0 - DECAY)
+        hits, sizes = state["hits"], state["sizes"]
         head.aims = Aims(
-            *(expect(name, state[name], np.float64, (q,), **sums) for name in Aims._fields)
+            expect("hits", hits, np.float64, (q,), least=0.9 * START_F1 * START_SIZE, most=most),
+            expect("sizes", sizes, np.float64, (q,), least=0.9 * START_SIZE, most=most),
         )
         head.now = head.behind = _load_history(state["now"], q)
         if lag:
