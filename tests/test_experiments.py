@@ -316,6 +316,18 @@ def test_a_repeat_is_one_repeat_of_evaluate_holdout(home):
         np.testing.assert_allclose(values, [fold[measure] for fold in expected], atol=1e-6)
 
 
+def test_one_pass_is_scored_by_several_decisions(home):
+    found = data.load("emotions", data_home=home)
+    result = work._repeats(Cell("repeats", "emotions", "oml-decisions", 1), str(home))
+    assert set(result["by_rule"]) == {"f1", "hamming", "macro"}
+    train = np.flatnonzero(evaluate.iterative_folds(found.Y, 5, (0, 1)) != 4)
+    train = np.random.default_rng((0, 1, 4)).permutation(train)
+    test = np.setdiff1d(np.arange(len(found.Y)), train)
+    last = plan.models.OML(decide="macro", random_state=4)
+    fold = evaluate.train_test(lambda n: last, found.X, found.Y, train, test, init=plan.INIT)
+    assert result["by_rule"]["macro"]["macro_f1"][4] == round(fold.measures["macro_f1"], 6)
+
+
 @pytest.mark.parametrize(
     "part",
     ["datasets", "repeats", "splits", "prequential", "labels", "bound", "delays", "guarantee"],

@@ -172,7 +172,7 @@ class _Section(NamedTuple):
 
 _SECTIONS = (
     _Section("claims", "The paper's claims", ("verdict_knn", "verdict_unseen",
-             "verdict_competitors", "verdict_comparable"), ("scoreboard",),
+             "verdict_competitors", "verdict_comparable", "verdict_everything"), ("scoreboard",),
              ("claims", "repeats", "repeats_rivals", "repeats_head", "repeats_fitting", "trade")),
     _Section("figures", "Figures 1 to 8", (), tuple(f"figure-{k}" for k in range(1, 9)),
              tuple(MEASURES)),

@@ -341,8 +341,8 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
 
     Examples
     --------
-    >>> sum(cell.part == "holdout" for cell in grid())  # (8 x 24 + 4) x 5 folds - 4
-    976
+    >>> sum(cell.part == "holdout" for cell in grid())  # (8 x 25 + 4) x 5 folds - 4
+    1016
     >>> set(grid(quick=True)) < set(grid())
     True
     """

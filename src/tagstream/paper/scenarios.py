@@ -186,7 +186,7 @@ class _OfTagger:
     def __init__(self, tagger: Tagger, tag: str) -> None:
         self.tagger, self.tag = tagger, tag
         rule: Any = tagger.learner.decide
-        self.rules = (rule, "f1") if isinstance(rule, str) else (rule,)
+        self.rules = (rule, "f1", "macro") if isinstance(rule, str) else (rule,)
 
     def learn(self, records: Sequence[Record]) -> None:
         self.tagger.learn(list(records))
