@@ -192,6 +192,13 @@ def check_scores(make: Make) -> None:
         for rule in ("f1", "hamming", "top2", 0.3):
             np.testing.assert_array_equal(model.predict(X, decide=rule), decide(scores, rule))
             np.testing.assert_array_equal(model.labels_of(scores, rule), decide(scores, rule))
+        if getattr(model, "head", False):
+            by_label = decide(scores, "macro", model._bars())
+            np.testing.assert_array_equal(model.predict(X, decide="macro"), by_label)
+            np.testing.assert_array_equal(model.view().predict(X, decide="macro"), by_label)
+        else:
+            with pytest.raises(ValueError, match="'macro' for a learner without a head"):
+                model.predict(X, decide="macro")
         names = [set(np.flatnonzero(row)) for row in model.predict(X)]
         assert model.predict_sets(X) == names
     single = make().fit(X, np.array(["no", "yes"])[Y[:, 0]])

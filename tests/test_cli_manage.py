@@ -290,7 +290,7 @@ def test_one_rule_decides_everywhere(run, tmp_path, model):
     path = write_jsonl(tmp_path / "new.jsonl", posts(9, seed=3))
     asked = [{"text": post["text"]} for post in posts(9, seed=3)]
     tagger = Tagger.open(model)
-    for rule in ("balanced", "f1", "hamming", "top2", "0.3", "1"):
+    for rule in ("balanced", "f1", "hamming", "macro", "top2", "0.3", "1"):
         number = float(rule) if rule[0].isdigit() else rule
         want = [one.tags for one in tagger.suggest(asked, decide=number)]
         out = run("predict", path, "-m", "m.tgs", "--decide", rule)[1]

@@ -64,7 +64,15 @@ def test_top_k_takes_the_highest_in_column_order_and_never_a_zero():
     assert decide(scores, "top10").tolist() == [[1, 1, 1, 1], [0, 1, 0, 0]]
 
 
-@pytest.mark.parametrize("rule", ["balanced", "f1", "hamming", "top1", "top12", 0, 1, 0.5])
+def test_macro_asks_each_label_for_its_own_bar():
+    scores = np.array([[0.2, 0.2, 0.0], [0.4, 0.1, 0.3]])
+    bars = np.array([0.3, 0.1, 0.25])
+    assert decide(scores, "macro", bars).tolist() == [[0, 1, 0], [1, 1, 1]]
+    with pytest.raises(ValueError, match="decide must not be 'macro' for a learner without a head"):
+        decide(scores, "macro")
+
+
+@pytest.mark.parametrize("rule", ["balanced", "f1", "hamming", "macro", "top1", "top12", 0, 1, 0.5])
 def test_known_rules_pass(rule):
     check_rule("decide", rule)
 

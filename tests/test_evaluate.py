@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from tagstream.decision import decide
 from tagstream.evaluate import HoldoutResult, holdout, iterative_folds, prequential, train_test
 from tagstream.metrics import MultiLabelScores
+from tagstream.models import OML
 
 
 class Frequency:
@@ -386,6 +387,15 @@ def test_a_rule_replaces_predict():
     one = holdout(NoPredict(), X, Y, folds=2, decide="top1")
     n_rows = sum(MultiLabelScores.from_counts(fold.counts).n_rows for fold in one.folds)
     assert sum(sum(fold.counts["labels"]["pred"]) for fold in one.folds) == n_rows
+
+
+def test_a_decision_by_label_is_left_to_the_learner():
+    X, Y = stream(18)
+    rows = (X, Y, np.arange(30), np.arange(30, 40))
+    asked = train_test(OML(random_state=0), *rows, decide="macro")
+    assert asked.counts == train_test(OML(random_state=0, decide="macro"), *rows).counts
+    with pytest.raises(ValueError, match="'macro' for a learner without a head"):
+        train_test(NoPredict(), *rows, decide="macro")
 
 
 @pytest.mark.parametrize("rule", ["f1", "balanced", "hamming"])

@@ -51,8 +51,8 @@ def test_the_grid_holds_the_papers_comparison():
 
 def test_oml_is_there_with_each_decision_and_without_its_head():
     made = {name: m.make(0, 0) for name, m in paper.METHODS["holdout"].items()}
-    rules = {name: made[name].decide for name in ("oml", "oml-f1", "oml-hamming", "oml-vote")}
-    assert rules == {"oml": "balanced", "oml-f1": "f1", "oml-hamming": "hamming", "oml-vote": 0.5}
+    rules = {"": "balanced", "-f1": "f1", "-hamming": "hamming", "-macro": "macro", "-vote": 0.5}
+    assert {name: made[f"oml{name}"].decide for name in rules} == rules
     assert (made["oml"].head, made["oml-vote"].head) == (True, False)
     assert made["oml-published"].step == "cubic"
     assert made["oml-printed"].step == "printed"
@@ -314,6 +314,18 @@ def test_a_repeat_is_one_repeat_of_evaluate_holdout(home):
     expected = [fold.measures for fold in whole.folds if fold.repeat == 2]
     for measure, values in result.items():
         np.testing.assert_allclose(values, [fold[measure] for fold in expected], atol=1e-6)
+
+
+def test_one_pass_is_scored_by_several_decisions(home):
+    found = data.load("emotions", data_home=home)
+    result = work._repeats(Cell("repeats", "emotions", "oml-decisions", 1), str(home))
+    assert set(result["by_rule"]) == {"f1", "hamming", "macro"}
+    train = np.flatnonzero(evaluate.iterative_folds(found.Y, 5, (0, 1)) != 4)
+    train = np.random.default_rng((0, 1, 4)).permutation(train)
+    test = np.setdiff1d(np.arange(len(found.Y)), train)
+    last = plan.models.OML(decide="macro", random_state=4)
+    fold = evaluate.train_test(lambda n: last, found.X, found.Y, train, test, init=plan.INIT)
+    assert result["by_rule"]["macro"]["macro_f1"][4] == round(fold.measures["macro_f1"], 6)
 
 
 @pytest.mark.parametrize(

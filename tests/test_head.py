@@ -124,7 +124,7 @@ def test_the_head_follows_its_formulas(how):
     n, q = about.Y.shape
     lag, window = how.get("lag", 0), how.get("window")
     P, head, fast = learn(about, lag=lag, window=window)
-    start = module.start_weights((3, 10, 30), not about.sparse)
+    start = module.start_weights((3, 10, 30), not about.sparse, lag)
     naive = slow.SlowHead(start, q, lag=lag, window=window)
     fresh = np.arange(q) < 5 if len(about.Z) else np.ones(q, bool)
     fast_naive = slow.SlowFastMap(np.ones(about.X.shape[1]), 2.0, q, fresh)
@@ -145,6 +145,8 @@ def test_the_head_follows_its_formulas(how):
     np.testing.assert_allclose(head.weights.w, naive.w, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(head.weights.d, naive.d, rtol=1e-3, atol=1e-5)
     assert np.abs(naive.w - start).max() > 0.01  # something was learnt
+    np.testing.assert_allclose(head.bars, [naive.bar(j) for j in range(q)], rtol=1e-3)
+    assert np.ptp(head.bars) > 0.01
     # At prediction time all that is learnt is used, late labels or not.
     Y, _, evidence = about.part(slice(n - 3, n))
     scores = head.explain(evidence, fast)
@@ -322,12 +324,35 @@ def test_a_loaded_head_goes_on_to_the_bit(how):
         ("queue", np.zeros((1, 9), np.uint8), "queue must be uint8"),
         ("queue_at", np.array([5, 0]), "queue_at"),
         ("now", {}, "the history must have"),
+        ("sizes", np.zeros(9), "sizes must stay between 0.9 and"),
+        ("hits", np.full(9, 1e9), "hits must stay between"),
     ],
 )
 def test_a_damaged_state_is_refused(part, value, message):
     state = learn(case(10))[1].dump()
     with pytest.raises(ValueError, match=message):
         Head.load(state | {part: value}, 9, near=True)
+
+
+def test_a_state_without_aims_starts_them_anew():
+    head = learn(case(10))[1]
+    state = {name: part for name, part in head.dump().items() if name not in ("hits", "sizes")}
+    again = Head.load(state, 9, near=True)
+    np.testing.assert_array_equal(again.weights.d, head.weights.d)
+    np.testing.assert_array_equal(again.bars, np.full(9, 0.25))
+
+
+def test_the_bar_of_a_label_is_half_the_best_expected_f1_of_its_suggestions():
+    rng = np.random.default_rng(12)
+    P = rng.random((4000, 3)) ** np.array([0.5, 3, 12])  # common, rare, and hardly ever likely
+    aims = module.Aims(np.full(3, 0.5), np.ones(3))
+    past = module._empty_history()._replace(n=np.ones(3, np.int64))
+    for p in P:
+        module._aim(aims, p, np.zeros(3, np.uint8), past)
+    for j in range(3):
+        p = np.sort(P[:, j])[::-1]
+        best = (2 * p.cumsum() / (np.arange(1, len(p) + 1) + p.sum())).max()
+        assert 0.5 * aims.hits[j] / aims.sizes[j] == pytest.approx(best / 2, rel=0.05)
 
 
 def test_a_history_out_of_range_is_refused():

@@ -177,6 +177,7 @@ def test_unknown_entries_enter_no_table():
         ({"n_neighbors": 2.5}, "n_neighbors must be an integer"),
         ({"window": -3}, "window must be an integer of at least 1 or None, got -3"),
         ({"decide": "half"}, "decide must be one of 'balanced', 'f1', 'hamming'"),
+        ({"decide": "macro"}, "decide must not be 'macro' without a head; set head=True"),
         ({"decide": 2}, "decide must be a number between 0 and 1, got 2"),
         ({"vote": "map", "head": True}, "head must be False for vote='map', got True"),
     ],

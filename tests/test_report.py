@@ -87,6 +87,64 @@ def test_repeats_are_joined_with_the_holdout_and_compared_one_by_one():
     assert "4 cells" in paper.make_tables(always)["repeats"].note
 
 
+def decisions_of(again, **values):
+    by_rule = {rule: repeat_of("oml", again, [v])["result"] for rule, v in values.items()}
+    result = repeat_of("oml", again, [0.5])["result"] | {"by_rule": by_rule}
+    return record("repeats", "emotions", "oml-decisions", result, again)
+
+
+def test_one_record_with_several_decisions_counts_for_each_and_for_the_one_that_fits():
+    methods = ("oml", "oml-f1", "oml-hamming", "oml-macro", "oml-vote")
+    folds = [fold_of("emotions", m, f, 1) for m in methods for f in (0, 1)]
+    several = [decisions_of(k, f1=0.7, hamming=0.9, macro=0.8) for k in (1, 2)]
+    results = made_of(*folds, *several)
+    fitting = results.repeats["emotions", counted.FITTING]
+    np.testing.assert_allclose(fitting["micro_f1"][1:], 0.7)
+    np.testing.assert_allclose(fitting["macro_f1"][1:], 0.8)
+    np.testing.assert_allclose(fitting["hamming_loss"][1:], 0.1)
+    assert ("emotions", "oml-decisions") not in results.repeats
+    votes = [repeat_of("oml-vote", k, [0.6 + 0.01 * k]) for k in (1, 2)]
+    ours = [repeat_of("oml", k, [0.1]) for k in (1, 2)]
+    made = paper.make_tables(made_of(*folds, *several, *votes, *ours))
+    assert "OML, deciding for the measure minus" in made["repeats_fitting"].note
+    assert made["trade"] == ""  # three divisions, the first of them equal: no more than chance
+    steady = [
+        repeat_of(m, k, [v]) for m, v in (("oml-vote", 0.6), ("oml", 0.1)) for k in range(1, 10)
+    ]
+    trade = paper.make_tables(made_of(*folds, *several, *steady))["trade"]
+    assert trade.rows[0][0] == "emotions macro-F1"
+
+
+def test_rivals_are_compared_over_the_divisions_that_there_are():
+    rivals = (*counted.KNN, *counted.ELM, *counted.OLANSGD)
+    ours = ("oml", "oml-f1", "oml-hamming", "oml-macro")
+    folds = [fold_of("emotions", m, f, 1) for m in ours for f in (0, 1)]
+    folds += [fold_of("emotions", m, f, 3) for m in rivals for f in (0, 1)]
+    table = paper.make_tables(
+        made_of(*folds, repeat_of("oml", 1, [0.9]), repeat_of("knn", 1, [0.1]))
+    )
+    rows = table["repeats_rivals"].rows
+    assert [row[:2] for row in rows] == [("emotions", title) for title in counted.MEASURES.values()]
+    note = table["repeats_rivals"].note
+    assert (
+        "OML, deciding for the measure (1 divisions) is better than the better kNN in 4 of 4"
+        in note
+    )
+    assert (
+        paper.make_tables(made_of(*folds[:-2], repeat_of("oml", 1, [0.9])))["repeats_rivals"] == ""
+    )
+
+
+def test_who_gives_everything_is_told_where_that_would_be_best():
+    few, many = (fold_of("emotions", "oml", 0, wrong) for wrong in (0, 4))
+    assert paper.make_tables(made_of(few))["verdict_everything"] == ""
+    many["result"]["counts"]["labels"]["hit"] = [0] * len(many["result"]["counts"]["labels"]["hit"])
+    assert (
+        "every label to every item has a macro-F1 on emotions"
+        in (paper.make_tables(made_of(many))["verdict_everything"])
+    )
+
+
 def test_the_first_fold_is_counted_alone():
     wrong = {("oml", 0): 3, ("knn", 0): 2, ("oml", 1): 0, ("knn", 1): 9}  # worse, then far better
     results = made_of(*(fold_of("emotions", m, f, n) for (m, f), n in wrong.items()))
@@ -273,6 +331,18 @@ def new_tag(tag, method, rule, f1, alarms=0.0):
     found = {"f1": [f1, f1], "false_alarms": [[alarms] * len(f1)] * 2, "refitted": [0.5, 0.7]}
     result = {"counts": [1, 5, 10][: len(f1)], "n_positive": 9, "rules": {rule: found}}
     return record("scenarios", "goemotions-dev", method, result, setting={"tag": tag})
+
+
+def test_what_is_learnt_of_new_tags_is_judged_apart_from_what_is_decided():
+    ours, theirs = (new_tag("relief", m, r, [0.1, 0.1]) for m, r in
+                    (("oml", "balanced"), ("sgd", "0.5")))  # fmt: skip
+    assert paper.make_tables(made_of(ours, theirs))["new_tags_ranked"] == ""
+    for one, values in ((ours, [0.5, 0.2]), (theirs, [0.4, 0.3])):
+        one["result"] |= {"average_precision": [values] * 2, "f1_at_same_price": [values] * 2}
+    made = paper.make_tables(made_of(ours, theirs))
+    assert made["new_tags_ranked"].rows[0][2:] == (".500 / .500", ".200 / .200")
+    said = made["verdict_new_tags_ranked"]
+    assert said.count("in 1 of 2 cells (not: relief after 5 (.200 against .300))") == 2
 
 
 def test_promises_about_new_tags_are_judged_after_five_examples():

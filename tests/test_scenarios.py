@@ -76,7 +76,7 @@ def test_a_tag_that_was_held_back_is_suggested_after_five_examples(stream):
         stream, OML(random_state=0), "tag1", n_learnt=300, counts=(5,), n_test=100, n_draws=1
     )
     assert found["rules"]["f1"]["f1"][0][0] > 0.3
-    assert set(found["rules"]) == {"balanced", "f1"}
+    assert set(found["rules"]) == {"balanced", "f1", "macro"}
 
 
 # ---------------------------------------------------------------------- how it is measured
@@ -89,6 +89,10 @@ def test_a_tag_is_held_back_whole_and_the_first_test_items_have_it(stream):
     assert all(scenarios.PHRASE in r["text"] and scenarios.MADE_UP in r["y"] for r in made)
     assert {r["id"] for r in made}.isdisjoint(r["id"] for r in rest)
     assert scenarios._judged(np.array([True, False, True, False, False]), 2) == (0.5, 1 / 3)
+    scores = np.concatenate([[0.9, 0.1], np.linspace(0, 0.95, 100)])  # two have the tag
+    ranked = scenarios._ranked(scores, 2)
+    assert ranked["f1_at_same_price"] == 0.0  # one of a hundred may have it, and six come before
+    assert ranked["average_precision"] == pytest.approx((1 / 7 + 2 / 92) / 2, rel=0.1)
 
 
 def test_one_classifier_for_one_tag_goes_the_same_way(stream):

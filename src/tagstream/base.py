@@ -350,7 +350,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             best: npt.NDArray[Any] = self.classes_[scores.argmax(axis=1)]
             return best
         rule = self.decide if decide is None else decide
-        return decision.decide(scores, rule).astype(self._dtype)
+        bars = self._bars() if rule == decision.MACRO else None
+        return decision.decide(scores, rule, bars).astype(self._dtype)
+
+    def _bars(self) -> npt.NDArray[np.float64] | None:
+        """Return the score from which each label is suggested for its own F1, if that is known."""
+        return None
 
     def predict_one(self, x: Any, decide: str | float | None = None) -> Any:
         """Return the prediction for one item ``x`` of shape (p,)."""

@@ -14,6 +14,11 @@ That nothing may be right raises the bar, but no rule stops there: the bar is F/
 or all".  With a single label, "f1" suggests it from p = ⅓ on.  For F1 over many items (micro, macro
 by label), where nothing suggested for nothing true counts for nothing, that is right if an F1 of ⅔
 can be had.  For the mean F1 of items, where it counts as 1, p ≥ ½ would be: that is "hamming".
+
+These rules look at one item and treat its labels alike.  For the mean F1 of labels (macro-F1) it is
+the other way round: label j is suggested wherever p_j ≥ F_j/2, F_j the best expected F1 of *its*
+suggestions over many items, which the head keeps (:mod:`tagstream.head`).  That is "macro": rare
+and vague labels are suggested from a low p on, common and clear ones from a high one.
 """
 
 from __future__ import annotations
@@ -26,9 +31,10 @@ import numpy.typing as npt
 from tagstream.checks import check_number
 from tagstream.kernels import PRIOR, compiled
 
-__all__ = ["RULES", "check_rule", "decide"]
+__all__ = ["MACRO", "RULES", "check_rule", "decide"]
 
 RULES = {"balanced": 0.5, "f1": 1.0, "hamming": 0.0}  # β
+MACRO = "macro"  # by label
 TOP = re.compile(r"top([1-9][0-9]{0,8})")
 
 
@@ -37,8 +43,8 @@ def check_rule(name: str, rule: object, *, none: bool = False) -> None:
     if none and rule is None:
         return
     if isinstance(rule, str):
-        if rule not in RULES and TOP.fullmatch(rule) is None:
-            named = ", ".join(map(repr, RULES))
+        if rule not in (*RULES, MACRO) and TOP.fullmatch(rule) is None:
+            named = ", ".join(map(repr, (*RULES, MACRO)))
             raise ValueError(
                 f"{name} must be one of {named}, 'top' and a number, such as 'top3', "
                 f"or a threshold between 0 and 1, got {rule!r}"
@@ -47,16 +53,22 @@ def check_rule(name: str, rule: object, *, none: bool = False) -> None:
     check_number(name, rule, least=0, most=1)
 
 
-def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np.bool_]:
+def decide(
+    scores: npt.NDArray[np.float64],
+    rule: str | float,
+    bars: npt.NDArray[np.float64] | None = None,
+) -> npt.NDArray[np.bool_]:
     """Return which labels to suggest, an array of shape (n, q).
 
     Parameters
     ----------
     scores : array of shape (n, q)
         Scores in [0, 1]; for the named rules, probabilities.
-    rule : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
+    rule : {"balanced", "f1", "hamming", "macro"}, "top1", "top2", …, or float
         One of the named rules; that number of highest scores, equals in the order of the columns,
         but never a score of 0; or a threshold, where a score that equals it counts.
+    bars : array of shape (q,), optional
+        For "macro": the score from which each label is suggested.
 
     Examples
     --------
@@ -73,6 +85,10 @@ def decide(scores: npt.NDArray[np.float64], rule: str | float) -> npt.NDArray[np
         chosen = np.empty(scores.shape, np.bool_)
         _suggest(scores, np.sort(scores, axis=1), RULES[rule], chosen)
         return chosen
+    if rule == MACRO:
+        if bars is None:
+            raise ValueError("decide must not be 'macro' for a learner without a head")
+        return scores >= bars[: scores.shape[1]] - PRIOR
     match = TOP.fullmatch(rule)
     assert match is not None
     chosen = np.zeros(scores.shape, np.bool_)

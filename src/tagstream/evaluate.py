@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import check_number
-from tagstream.decision import check_rule
+from tagstream.decision import MACRO, check_rule
 from tagstream.decision import decide as decided
 from tagstream.folds import check_labels, iterative_folds
 from tagstream.metrics import MultiLabelScores
@@ -297,7 +297,7 @@ def holdout(
     decide : str or float, optional
         Make the predicted labels of the scores by this rule, instead of calling ``predict``: a
         threshold, ``"top3"``, ``"balanced"``, ``"f1"`` or ``"hamming"``; see
-        :func:`tagstream.decision.decide`.
+        :func:`tagstream.decision.decide`.  ``"macro"`` is for learners that have a head.
     k : int or sequence of int
         Depths of the measures "at k".
     progress : callable, optional
@@ -554,6 +554,8 @@ class _Learner:
                 scores = np.asarray(self.model.predict_proba_one(X[0]), np.float64)[None]
             else:
                 scores = _one_array(self.model.predict_proba(X), self.model)
+            if self.rule == MACRO and _has(self.model, "labels_of"):
+                return np.asarray(self.model.labels_of(scores, self.rule)), scores
             if self.rule is not None:
                 return decided(scores, self.rule), scores
             if _has(self.model, "labels_of"):

@@ -26,6 +26,13 @@ so that z⁺ stands for z.  A label's share, ¼ ln(…), is kept within three de
 what was learnt, both read off A: a weight says nothing beyond the range in which it was learnt.
 last is the label vector of the newest example, fast and slow are means with rates .2 and .02.
 
+For decisions that are to serve each label alike (macro-F1) the head also keeps, for each label, the
+F1 that can be expected if it is suggested from p_j ≥ F_j/2 on: with s_j = [p_j ≥ F_j/2],
+
+    hits_j ← γ hits_j + (1 − γ)/2 + 2 p_j s_j ;   sizes_j ← γ sizes_j + (1 − γ) + p_j + s_j,
+
+F_j = hits_j/sizes_j, which starts at ½.  Nothing else depends on it.
+
 A label that no stored example has gets p = 0 and teaches nothing, so that it makes no difference
 when it is first heard of.  A label that is not known for an item teaches nothing either: w, A, d_j,
 a_j, last_j, fast_j, slow_j stay as they are.  An item of which nothing is known is passed over.
@@ -34,7 +41,9 @@ a_j, last_j, fast_j, slow_j stay as they are.  An item of which nothing is known
 ``lag`` items before.  The head must learn from evidence of the same age.  It keeps n, t, last,
 fast and slow twice: as they are now, for predictions, and as they were ``lag`` items ago, for
 learning, with the labels in between in a queue.  The caller sees to the neighbours: for learning,
-an item at position i may see positions below i − lag only.  P and the fast map have no such memory:
+an item at position i may see positions below i − lag only.  The first ``lag`` items teach the head
+nothing, and labels that are so old say little of the next ones: w₀ of last and fast is divided by
+1 + lag.  P and the fast map have no such memory:
 that they know the items in between was measured to cost .001 of micro-F1 (``docs/math.md``).
 """
 
@@ -78,6 +87,7 @@ DECAY = 0.999  # γ
 SPREAD = 1.0  # λ
 OWN_SPREAD = 10.0  # μ
 FAST, SLOW = 0.2, 0.02  # rates of the means of recent labels
+START_F1, START_SIZE = 0.5, 1.0  # of a label's F1, before there is an example
 CLIP = 0.02
 WIDTH = 3.0  # deviations from the mean within which a label's frequency is believed
 VERY_FEW = 12  # stored examples, of which not all vote
@@ -161,6 +171,13 @@ class Weights(NamedTuple):
     A: Vector
     d: Vector
     a: Vector
+
+
+class Aims(NamedTuple):
+    """The F1 that can be expected of each label, as a quotient; arrays of shape (q,)."""
+
+    hits: Vector
+    sizes: Vector
 
 
 class Queue(NamedTuple):
@@ -353,6 +370,19 @@ def _update(weights: Weights, f: Vector, p: Vector, y: Bytes, past: History) -> 
 
 
 @compiled
+def _aim(aims: Aims, p: Vector, y: Bytes, past: History) -> None:
+    """Count what suggesting labels from half their F1 on would have brought, by their own p."""
+    for j in range(len(p)):
+        if y[j] == UNKNOWN or past.n[j] <= 0:
+            continue
+        says = 1.0 if 2.0 * p[j] * aims.sizes[j] >= aims.hits[j] else 0.0
+        aims.hits[j] = DECAY * aims.hits[j] + (
+            (1.0 - DECAY) * START_F1 * START_SIZE + 2.0 * p[j] * says
+        )
+        aims.sizes[j] = DECAY * aims.sizes[j] + ((1.0 - DECAY) * START_SIZE + p[j] + says)
+
+
+@compiled
 def _is_known(y: Bytes) -> bool:
     """Whether anything is known of an item with labels ``y`` of 0, 1 and 2."""
     for j in range(y.shape[0]):
@@ -405,6 +435,8 @@ def learn_items(
     A: Vector,
     d: Vector,
     a: Vector,
+    hits: Vector,
+    hit_sizes: Vector,
     n: Ints,
     missing: Ints,
     t: Ints,
@@ -449,11 +481,12 @@ def learn_items(
 ) -> int:
     """Learn items ``start``, ``start`` + 1, … in order; return where the fast map wants room.
 
-    Arguments are the arrays of :class:`Weights`, of two :class:`History`, now and behind, of
-    :class:`Queue`, :class:`~tagstream.fastmap.FastState` and :class:`Evidence`, one by one: to
-    take them out of named tuples would take three times as long.
+    Arguments are the arrays of :class:`Weights`, :class:`Aims`, of two :class:`History`, now and
+    behind, of :class:`Queue`, :class:`~tagstream.fastmap.FastState` and :class:`Evidence`, one by
+    one: to take them out of named tuples would take three times as long.
     """
     weights = Weights(w, A, d, a)
+    aims = Aims(hits, hit_sizes)
     now = History(n, missing, t, last, recent, longer)
     behind = History(n_behind, missing_behind, t_behind, last_behind, recent_behind, longer_behind)
     queue = Queue(late, late_at)
@@ -473,6 +506,7 @@ def learn_items(
             out[i, j] = _probability(_log_odds(weights, f, j)) if behind.n[j] > 0 else 0.0
         if _is_known(y):
             _update(weights, f, out[i], y, behind)
+            _aim(aims, out[i], y, behind)
             if evidence.Z.shape[0]:
                 for j in range(q):
                     z_plus[j] = 0.0 if y[j] == UNKNOWN else residual(y[j], z_plus[j])
@@ -571,10 +605,10 @@ def score_items(
                 parts[i, j, part] += (weights.w[c] + weights.d[j, c]) * f[j, c]
 
 
-def start_weights(votes: tuple[int, ...], near: bool) -> Vector:
-    """Return the weights w₀ before anything is learnt."""
+def start_weights(votes: tuple[int, ...], near: bool, lag: int = 0) -> Vector:
+    """Return the weights w₀ before anything is learnt; the older recent labels are, the less."""
     by_votes = [0.4] * (len(votes) - 1) + [1.0]
-    others = [1.0, 1.0, -1.6, 0.2, 0.8, 0.0]
+    others = [1.0, 1.0, -1.6, 0.2 / (1 + lag), 0.8 / (1 + lag), 0.0]
     return np.array([-0.3, *by_votes, *others, *([0.2] * len(NEAR) if near else [])])
 
 
@@ -610,9 +644,10 @@ class Head:
         self.votes, self.near, self.lag = votes, near, lag
         # ½ ln(v + ½) for v = 0, 1, …
         self.half_log = 0.5 * np.log(np.arange(max(*votes, *NEAR) + 1) + 0.5)
-        w = start_weights(votes, near)
+        w = start_weights(votes, near, lag)
         m = len(w)
         self.weights = Weights(w, SPREAD * np.eye(m), np.zeros((0, m)), np.zeros((0, m)))
+        self.aims = Aims(np.zeros(0), np.zeros(0))
         self.now = _empty_history()
         self.behind = _empty_history() if lag else self.now
         self._queue = Queue(np.zeros((lag, 0), np.uint8), np.zeros(2, np.int64))
@@ -628,9 +663,15 @@ class Head:
         return self.now.n.copy()
 
     @property
+    def bars(self) -> Vector:
+        """The probability from which each label is suggested for its own highest F1, (q,)."""
+        return 0.5 * self.aims.hits / self.aims.sizes
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the state."""
-        parts = [*self.weights, *self.now, *self._queue, *(self.behind if self.lag else ())]
+        parts: list[npt.NDArray[Any]] = [*self.weights, *self.aims, *self.now, *self._queue]
+        parts += self.behind if self.lag else ()
         return sum(part.nbytes for part in parts)
 
     def grow(self, q: int) -> None:
@@ -641,6 +682,10 @@ class Head:
         w, A, d, a = self.weights
         below = ((0, more), (0, 0))
         self.weights = Weights(w, A, np.pad(d, below), np.pad(a, below, constant_values=OWN_SPREAD))
+        start = START_F1 * START_SIZE, START_SIZE
+        self.aims = Aims(
+            *(np.append(a, np.full(more, s)) for a, s in zip(self.aims, start, strict=True))
+        )
         self.now = _grown(self.now, more)
         self.behind = _grown(self.behind, more) if self.lag else self.now
         labels, at = self._queue
@@ -659,6 +704,7 @@ class Head:
         w, A, d, a = self.weights
         first = [c[0] for c in columns]
         self.weights = Weights(w, A, d[first], a[first])
+        self.aims = Aims(*(part[first] for part in self.aims))
         self.now = _kept(self.now, first)
         self.behind = _kept(self.behind, first) if self.lag else self.now
         labels, at = self._queue
@@ -701,7 +747,7 @@ class Head:
         out = np.empty(Y.shape)
         kept = np.empty(0, np.int64) if first_kept is None else first_kept
         fast.own()
-        learnt = (*self.weights, *self.now, *self.behind, *self._queue)
+        learnt = (*self.weights, *self.aims, *self.now, *self.behind, *self._queue)
         rest = (*evidence[:-1], *evidence.inputs, self.votes, self.half_log, kept, marked)
         done = 0
         while True:
@@ -747,6 +793,7 @@ class Head:
         """Return a head that stays as this one is now."""
         other = copy(self)
         other.weights = self.weights._replace(**_copied(self.weights))
+        other.aims = self.aims._replace(**_copied(self.aims))
         other.now = other.behind = self.now._replace(**_copied(self.now))
         other.lag, other._queue = 0, Queue(np.zeros((0, self.n_labels), np.uint8), self._queue.at)
         return other
@@ -756,6 +803,7 @@ class Head:
         """Return the state as plain values."""
         return {
             **_copied(self.weights),
+            **_copied(self.aims),
             "now": _copied(self.now),
             "behind": _copied(self.behind) if self.lag else None,
             "queue": self._queue.labels.copy(),
@@ -766,9 +814,13 @@ class Head:
     def load(
         cls, state: Any, q: int, *, votes: tuple[int, ...] = VOTES, near: bool, lag: int = 0
     ) -> Head:
-        """Return what :meth:`dump` described, for ``q`` labels."""
-        expect_keys("the head", state, *Weights._fields, "now", "behind", "queue", "queue_at")
+        """Return what :meth:`dump` described, for ``q`` labels; older states know no aims."""
         head = cls(votes, near=near, lag=lag)
+        head.grow(q)
+        if isinstance(state, dict) and not state.keys() & set(Aims._fields):
+            state = {**_copied(head.aims), **state}
+        keys = (*Weights._fields, *Aims._fields, "now", "behind", "queue", "queue_at")
+        expect_keys("the head", state, *keys)
         m = len(head.weights.w)
         largest = {"least": -LARGEST_WEIGHT, "most": LARGEST_WEIGHT}
         w = expect("w", state["w"], np.float64, (m,), **largest)
@@ -780,6 +832,13 @@ class Head:
         least = 0.9 * OWN_SPREAD
         a = expect("a", state["a"], np.float64, (q, m), least=least, most=LARGEST_CURVATURE)
         head.weights = Weights(w, A, d, a)
+        # Decayed towards where they start; an item adds at most 2.
+        most = 2.1 / (1.0 - DECAY)
+        hits, sizes = state["hits"], state["sizes"]
+        head.aims = Aims(
+            expect("hits", hits, np.float64, (q,), least=0.9 * START_F1 * START_SIZE, most=most),
+            expect("sizes", sizes, np.float64, (q,), least=0.9 * START_SIZE, most=most),
+        )
         head.now = head.behind = _load_history(state["now"], q)
         if lag:
             head.behind = _load_history(state["behind"], q)
@@ -802,7 +861,7 @@ def marked_labels(Y: Bytes, known: npt.NDArray[np.bool_] | None) -> Bytes:
     return np.where(known, Y, np.uint8(UNKNOWN))
 
 
-def _copied(parts: Weights | History) -> dict[str, npt.NDArray[Any]]:
+def _copied(parts: Weights | Aims | History) -> dict[str, npt.NDArray[Any]]:
     return {name: part.copy() for name, part in parts._asdict().items()}
 
 

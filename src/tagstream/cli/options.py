@@ -51,7 +51,8 @@ DecideOption = Annotated[
     typer.Option(
         "--decide",
         metavar="RULE",
-        help="Which tags are suggested: balanced, f1, hamming (the surest only), top3 (the three "
+        help="Which tags are suggested: balanced, f1, hamming (the surest only), macro (rare tags "
+        "too, each for the best F1 of its own), top3 (the three "
         "highest scores, or any number), or the least score, such as 0.3.  [default: what the "
         "learner is set to]",
     ),

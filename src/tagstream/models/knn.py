@@ -45,9 +45,9 @@ class KNN(NeighborClassifier):
         share (ML-kNN), kept up to date online.
     window : int, optional
         Keep only that many examples.
-    decide : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
-        From scores to labels, see :func:`tagstream.decision.decide`; a number is the score from
-        which a label is predicted.
+    decide : {"balanced", "f1", "hamming", "macro"}, "top1", "top2", …, or float
+        From scores to labels, see :func:`tagstream.decision.decide`; "macro" needs a head; a number
+        is the score from which a label is predicted.
     head : bool
         Weigh the votes, together with how frequent and how recent labels are, by an online
         logistic model whose probabilities are the scores (:mod:`tagstream.head`); for majority

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from tagstream.base import StreamClassifier, check_name
 from tagstream.belief import PARTS, Belief, Items, Reasons
 from tagstream.checks import Rows, check_choice, check_number, cut_rows
-from tagstream.decision import check_rule, decide
+from tagstream.decision import MACRO, check_rule, decide
 from tagstream.examples import count_labels
 from tagstream.fastmap import Basis
 from tagstream.labels import Labels, as_array, read_labels
@@ -147,6 +147,8 @@ class NeighborClassifier(StreamClassifier):
         check_number("window", self.window, kind=int, least=1, none=True)
         check_rule("decide", self.decide)
         check_choice("head", self.head, (True, False))
+        if self.decide == MACRO and not self.head:
+            raise ValueError("decide must not be 'macro' without a head; set head=True")
         check_number("lag", self.lag, kind=int, least=0, most=1e6)
         if self.store is not None and not hasattr(self.store, "open"):
             raise ValueError(f"store must be None or have open(), got {self.store!r}")
@@ -157,6 +159,9 @@ class NeighborClassifier(StreamClassifier):
             return LocalStore(self.n_features_in_, sparse=self._sparse, window=self.window)
         made: Store = self.store.open(self.n_features_in_, sparse=self._sparse, window=self.window)
         return made
+
+    def _bars(self) -> npt.NDArray[np.float64] | None:
+        return None if self._belief is None else self._belief.head.bars
 
     def _new_belief(self) -> Belief | None:
         """Return a head that has learnt nothing, if there is to be one.
@@ -448,7 +453,7 @@ class NeighborClassifier(StreamClassifier):
             if self._single:
                 chosen = scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])
             else:
-                chosen = decide(scores, self.decide)
+                chosen = decide(scores, self.decide, self._bars())
             return [
                 self._explain_one(located, scores[i], chosen[i], reasons, i)
                 for i in range(rows.shape[0])

@@ -68,10 +68,11 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         Fourier features of it, nothing, or choose between the kernel and nothing.
     window : int, optional
         Keep only that many examples; P, votes and choices then follow the window.
-    decide : {"balanced", "f1", "hamming"}, "top1", "top2", …, or float
+    decide : {"balanced", "f1", "hamming", "macro"}, "top1", "top2", …, or float
         From scores to labels, see :func:`tagstream.decision.decide`: half-way between the two
-        that follow; for the highest F1; for the lowest Hamming loss; the one, two, … highest
-        scores; or the score from which a label is predicted.
+        that follow; for the highest F1 of an item; for the lowest Hamming loss; for the highest F1
+        of each label, also the rare ones; the one, two, … highest scores; or the score from which a
+        label is predicted.
     head : bool
         Weigh votes, regression, priors, recent labels and near copies by an online logistic model
         whose probabilities are the scores (:mod:`tagstream.belief`); it learns from every example,

@@ -172,8 +172,8 @@ class _Section(NamedTuple):
 
 _SECTIONS = (
     _Section("claims", "The paper's claims", ("verdict_knn", "verdict_unseen",
-             "verdict_competitors", "verdict_comparable"), ("scoreboard",),
-             ("claims", "repeats", "repeats_head")),
+             "verdict_competitors", "verdict_comparable", "verdict_everything"), ("scoreboard",),
+             ("claims", "repeats", "repeats_rivals", "repeats_head", "repeats_fitting", "trade")),
     _Section("figures", "Figures 1 to 8", (), tuple(f"figure-{k}" for k in range(1, 9)),
              tuple(MEASURES)),
     _Section("offline", "Beside offline learners", (), (), ("offline",)),
@@ -183,8 +183,8 @@ _SECTIONS = (
     _Section("stream", "As a stream: test, then train", ("verdict_prequential",), ("prequential",),
              ("prequential",)),
     _Section("text", "Tagging text", ("verdict_text",), (), ("text",)),
-    _Section("at-once", "Learning at once", ("verdict_corrections", "verdict_new_tags"), (),
-             ("corrections", "new_tags")),
+    _Section("at-once", "Learning at once", ("verdict_corrections", "verdict_new_tags",
+             "verdict_new_tags_ranked"), (), ("corrections", "new_tags", "new_tags_ranked")),
     _Section("delays", "Labels that come late", ("verdict_delays",), (), ("delays",)),
     _Section("labels", "What the metric says about labels", ("verdict_labels",),
              tuple(f"labels-{name}" for name in PAPER_DATA), ("labels",)),

@@ -88,6 +88,8 @@ class Method:
         Whether it is fitted to the whole training part at once.
     told_lag : bool
         Whether it is told how late labels come.
+    rules : tuple of str
+        Decisions that its scores are turned into labels by, one after the other, beside its own.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Method:
     standardise: bool = False
     offline: bool = False
     told_lag: bool = True
+    rules: tuple[str, ...] = ()
 
     def make(self, n_init: int, seed: int) -> Any:
         """Return a new learner for an initial block of ``n_init`` examples (0: its default)."""
@@ -119,6 +122,7 @@ BASELINES = (
     Method("oml", "OML", "OML"),
     Method("oml-f1", "OML, for F1", "OML", (("decide", "f1"),)),
     Method("oml-hamming", "OML, for Hamming loss", "OML", (("decide", "hamming"),)),
+    Method("oml-macro", "OML, for macro-F1", "OML", (("decide", "macro"),)),
     Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
     Method("oml-published", "OML as published", "PublishedOML", told_block=True),
     Method(
@@ -152,7 +156,12 @@ CONVEX = (
     Method("oml-convex", "OML, convex", "OML", (("step", "convex"),)),
     Method("convex-vote", "convex, votes alone", "OML", (*_VOTES_ALONE, ("step", "convex"))),
 )
-_REPEATED = ("oml", "oml-vote", "knn", "knn-standard")
+# A decision acts on scores, so that one pass serves all of them.
+_DECISIONS = Method("oml-decisions", "OML, by decision", "OML", rules=("f1", "hamming", "macro"))
+_REPEATED = (
+    *("oml", "oml-vote", "knn", "knn-standard"),
+    *("osml-elm", "osml-elm-stable", "olansgd", "olansgd-top"),
+)
 
 # Not online, and not of the paper: beside the others, in a block of their own.
 OFFLINE = tuple(
@@ -233,7 +242,11 @@ _TEXT_METHODS = (
 METHODS: dict[str, dict[str, Method]] = {
     "datasets": {},
     "holdout": {m.name: m for m in (*BASELINES, *ABLATION, *CONVEX, *OFFLINE)},
-    "repeats": {m.name: m for m in (*BASELINES, *CONVEX) if m in CONVEX or m.name in _REPEATED},
+    "repeats": {
+        m.name: m
+        for m in (*BASELINES, _DECISIONS, *CONVEX)
+        if m in (_DECISIONS, *CONVEX) or m.name in _REPEATED
+    },
     "splits": {m.name: m for m in _SPLIT_METHODS},
     "prequential": {m.name: m for m in _STREAM_METHODS},
     "labels": {"oml": BASELINES[0]},
@@ -328,8 +341,8 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
 
     Examples
     --------
-    >>> sum(cell.part == "holdout" for cell in grid())  # (8 x 24 + 4) x 5 folds - 4
-    976
+    >>> sum(cell.part == "holdout" for cell in grid())  # (8 x 25 + 4) x 5 folds - 4
+    1016
     >>> set(grid(quick=True)) < set(grid())
     True
     """

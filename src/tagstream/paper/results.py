@@ -38,8 +38,9 @@ PAPER_DATA = GROUPS[0] + GROUPS[1]
 KNN = ("knn", "knn-standard")
 ELM = ("osml-elm", "osml-elm-stable")
 OLANSGD = ("olansgd", "olansgd-top")
-ONLINE = ("oml", "oml-f1", "oml-hamming")  # that stand beside the offline learners
+ONLINE = ("oml", "oml-f1", "oml-hamming", "oml-macro")  # that stand beside the offline learners
 FITTING = "oml-fitting"  # no method: of each measure OML with the decision that is made for it
+FITTING_TITLE = "OML, deciding for the measure"
 MAIN = (
     *(*ONLINE, "oml-vote", "oml-published", "oml-printed", "published-exact"),
     *(*KNN, "ml-knn", *ELM, *OLANSGD),
@@ -178,29 +179,31 @@ class Results:
             if "hamming_counts" in result:
                 measures["hamming_loss"] = measures_of(result["hamming_counts"])["hamming_loss"]
             folds[record["dataset"], record["method"]][record["fold"]] = measures
-        values = _in_order(folds)
-        for name in {name for name, _ in values}:
-            if (name, "oml-f1") in values and (name, "oml-hamming") in values:
-                loss = values[name, "oml-hamming"]["hamming_loss"]
-                values[name, FITTING] = {**values[name, "oml-f1"], "hamming_loss": loss}
-        return values
+        return _with_fitting(_in_order(folds))
 
     @cached_property
     def repeats(self) -> dict[tuple[str, str], dict[str, Values]]:
-        """Means over the folds, of the hold-out and then of each of its repeats."""
+        """Means over the folds, of the hold-out and then of each of its repeats.
+
+        A record of OML that has several decisions counts as one of each of them.
+        """
         means: _Numbered = defaultdict(dict)
         for record in self.part("repeats"):
-            cell = record["dataset"], record["method"]
-            if cell in self.holdout:
-                means[cell][0] = {m: float(v.mean()) for m, v in self.holdout[cell].items()}
-                mean = {m: float(np.mean(values)) for m, values in record["result"].items()}
-                means[cell][record["fold"]] = mean
-        return _in_order(means)
+            by_rule = record["result"].get("by_rule", {})
+            found = {f"oml-{rule}": result for rule, result in by_rule.items()}
+            for method, result in (found or {record["method"]: record["result"]}).items():
+                cell = record["dataset"], method
+                if cell in self.holdout:
+                    means[cell][0] = {m: float(v.mean()) for m, v in self.holdout[cell].items()}
+                    mean = {m: float(np.mean(values)) for m, values in result.items()}
+                    means[cell][record["fold"]] = mean
+        return _with_fitting(_in_order(means))
 
     @cached_property
     def titles(self) -> dict[str, str]:
         """What the methods are called."""
-        return {r["method"]: r["title"] for some in self.records.values() for r in some}
+        found = {r["method"]: r["title"] for some in self.records.values() for r in some}
+        return {**found, FITTING: FITTING_TITLE}
 
     @property
     def datasets(self) -> list[str]:
@@ -231,6 +234,18 @@ def _values(path: Path) -> Iterator[Any]:
             yield json.loads(part)
         except ValueError:  # noqa: PERF203
             continue
+
+
+def _with_fitting(
+    values: dict[tuple[str, str], dict[str, Values]],
+) -> dict[tuple[str, str], dict[str, Values]]:
+    """Add OML with the decision that is made for the measure, where all decisions are there."""
+    made_for = {"hamming_loss": "oml-hamming", "macro_f1": "oml-macro"}
+    for name in {name for name, _ in values}:
+        if all((name, method) in values for method in ("oml-f1", *made_for.values())):
+            fitting = {m: values[name, method][m] for m, method in made_for.items()}
+            values[name, FITTING] = values[name, "oml-f1"] | fitting
+    return values
 
 
 def _in_order(numbered: _Numbered) -> dict[tuple[str, str], dict[str, Values]]:
@@ -357,6 +372,8 @@ class NewTag:
     f1: Values
     false_alarms: Values
     refitted: float  # F1 after the second count if P is fitted just then
+    average_precision: Values | None = None
+    f1_at_same_price: Values | None = None  # with as many false alarms as everyone
 
 
 def new_tags_of(results: Results) -> dict[tuple[str, str, str], NewTag]:
@@ -367,6 +384,10 @@ def new_tags_of(results: Results) -> dict[tuple[str, str, str], NewTag]:
             np.mean(found["f1"], axis=0),
             np.mean(found["false_alarms"], axis=0),
             float(np.mean(found["refitted"])),
+            *(
+                np.mean(record["result"][name], axis=0) if name in record["result"] else None
+                for name in ("average_precision", "f1_at_same_price")
+            ),
         )
         for record in results.part("scenarios")
         if "tag" in record["setting"]

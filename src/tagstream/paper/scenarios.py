@@ -33,9 +33,11 @@ MADE_UP = "made-up phrase"  # a tag that no text has: its phrase is put into com
 PHRASE = "purple narwhal weather"
 DROPPED = 5  # one word in so many is dropped from a paraphrase
 BETWEEN = 10  # ordinary records between two examples of a new tag
+SAME_PRICE = 0.01  # share of false alarms at which candidates are also compared
 
 Record = Mapping[str, Any]
 Flags = npt.NDArray[np.bool_]
+Scores = npt.NDArray[np.float64]
 
 
 def text_path(name: str) -> Path:
@@ -171,6 +173,8 @@ class _Candidate(Protocol):
 
     def gives(self, records: Sequence[Record]) -> dict[str, Flags]: ...
 
+    def scores(self, records: Sequence[Record]) -> Scores: ...
+
     def twin(self) -> _Candidate: ...
 
     def refit(self) -> None: ...
@@ -182,7 +186,7 @@ class _OfTagger:
     def __init__(self, tagger: Tagger, tag: str) -> None:
         self.tagger, self.tag = tagger, tag
         rule: Any = tagger.learner.decide
-        self.rules = (rule, "f1") if isinstance(rule, str) else (rule,)
+        self.rules = (rule, "f1", "macro") if isinstance(rule, str) else (rule,)
 
     def learn(self, records: Sequence[Record]) -> None:
         self.tagger.learn(list(records))
@@ -194,6 +198,10 @@ class _OfTagger:
             )
             for rule in self.rules
         }
+
+    def scores(self, records: Sequence[Record]) -> Scores:
+        said = self.tagger.suggest(list(records))
+        return np.array([one.scores.get(self.tag, 0.0) for one in said])
 
     def twin(self) -> _OfTagger:
         return _OfTagger(_copy_of(self.tagger), self.tag)
@@ -215,6 +223,9 @@ class _OfClassifier:
 
     def gives(self, records: Sequence[Record]) -> dict[str, Flags]:
         return {"0.5": np.asarray(self.classifier.predict(self._rows(records)), np.bool_)}
+
+    def scores(self, records: Sequence[Record]) -> Scores:
+        return np.asarray(self.classifier.decision_function(self._rows(records)), np.float64)
 
     def twin(self) -> _OfClassifier:
         return copy.deepcopy(self)
@@ -261,6 +272,9 @@ def introduce(
         ``counts``, ``n_positive`` (test records with the tag), and by decision: ``f1`` of the tag
         and ``false_alarms``, the share of ordinary test records that get it, one list for each
         draw; ``refitted``, F1 after the second count if P is fitted again just then, by draw.
+        Whatever is decided, by draw: ``average_precision`` of the tag's scores, and
+        ``f1_at_same_price``, F1 if 1 % of the ordinary test records, those with the highest
+        scores, get the tag.
     """
     with_tag, ordinary = _divided(records, tag, max(counts))
     counts = [count for count in counts if 3 * count <= 2 * len(with_tag)]
@@ -273,6 +287,7 @@ def introduce(
     ready.refit()
     plain = ordinary[len(ordinary) - n_test :]
     found: dict[str, dict[str, list[Any]]] = {}
+    ranked: dict[str, list[list[float]]] = {"average_precision": [], "f1_at_same_price": []}
     for draw in range(n_draws):
         order = np.random.default_rng(draw).permutation(len(with_tag))
         examples = [with_tag[i] for i in order]
@@ -283,10 +298,15 @@ def introduce(
             into = found.setdefault(rule, {"f1": [], "false_alarms": [], "refitted": []})
             into["f1"].append([])
             into["false_alarms"].append([])
+        for by_draw in ranked.values():
+            by_draw.append([])
         for k, example in enumerate(examples[: counts[-1]], start=1):
             candidate.learn([*_next_ten(between), example])
             if k not in counts:
                 continue
+            scores = candidate.scores(test)
+            for name, value in _ranked(scores, len(test) - n_test).items():
+                ranked[name][-1].append(value)
             for rule, gets in candidate.gives(test).items():
                 f1, alarms = _judged(gets, len(test) - n_test)
                 found[rule]["f1"][-1].append(f1)
@@ -296,7 +316,7 @@ def introduce(
                 twin.refit()
                 for rule, gets in twin.gives(test).items():
                     found[rule]["refitted"].append(_judged(gets, len(test) - n_test)[0])
-    return {"counts": counts, "n_positive": len(with_tag) - counts[-1], "rules": found}
+    return {"counts": counts, "n_positive": len(with_tag) - counts[-1], "rules": found, **ranked}
 
 
 def _next_ten(between: Iterator[Record]) -> list[Record]:
@@ -311,6 +331,19 @@ def _judged(gets: Flags, n_positive: int) -> tuple[float, float]:
     hits, alarms = int(gets[:n_positive].sum()), int(gets[n_positive:].sum())
     size = hits + alarms + n_positive
     return 2 * hits / size if size else 0.0, alarms / max(len(gets) - n_positive, 1)
+
+
+def _ranked(scores: Scores, n_positive: int) -> dict[str, float]:
+    """Return what the order of the scores is worth; the first items have the tag."""
+    from sklearn.metrics import average_precision_score
+
+    has = np.arange(len(scores)) < n_positive
+    n_alarms = round(SAME_PRICE * (len(scores) - n_positive))
+    next_one = np.sort(scores[n_positive:])[::-1][n_alarms]
+    return {
+        "average_precision": float(average_precision_score(has, scores)),
+        "f1_at_same_price": _judged(scores > next_one, n_positive)[0],
+    }
 
 
 def _divided(records: Sequence[Record], tag: str, most: int) -> tuple[list[Record], list[Record]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,7 @@ from tagstream.paper.results import (
     TEXT_MEASURES,
     TEXT_RIVAL,
     VAGUE,
+    NewTag,
     Results,
     Run,
     Values,
@@ -127,9 +128,13 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         if results.methods(OFFLINE):
             made["offline"] = _offline_table(results)
         made |= _verdicts(results)
+        made["verdict_everything"] = _everything_verdict(results)
     makers: dict[str, tuple[str, Callable[[Results], Table | str]]] = {
         "repeats": ("repeats", _repeats_table),
+        "repeats_rivals": ("repeats", _rivals_table),
         "repeats_head": ("repeats", partial(_paired_table, ours="oml", theirs="oml-vote")),
+        "repeats_fitting": ("repeats", partial(_paired_table, ours=FITTING, theirs="oml-vote")),
+        "trade": ("repeats", _trade_table),
         "repeats_convex": ("repeats", partial(_paired_table, ours="oml-convex", theirs="oml")),
         "repeats_convex_vote": (
             "repeats",
@@ -158,6 +163,8 @@ def make_tables(results: Results) -> dict[str, Table | str]:
     if new_tags_of(results):
         made["new_tags"] = _new_tags_table(results)
         made["verdict_new_tags"] = _new_tags_verdict(results)
+        made["new_tags_ranked"] = _ranked_tags_table(results)
+        made["verdict_new_tags_ranked"] = _ranked_tags_verdict(results)
     if results.part("scaling"):
         made["verdict_complexity"] = _complexity_verdict(results)
     if results.part("splits"):
@@ -381,6 +388,91 @@ def _repeats_table(results: Results) -> Table:
         f"OML: mean over {times} divisions into five folds ± standard deviation of the {times} "
         f"means; in brackets the better kNN. OML is better in {better} of {total} cells; bold: "
         f"in every single division, {every} cells.",
+    )
+
+
+def _rivals_table(results: Results) -> Table | str:
+    """OML, by default and deciding for the measure, beside the better of each kind of rival."""
+    kinds = {"kNN": KNN, "OSML-ELM": ELM, "OLANSGD": OLANSGD}
+    ours = ("oml", FITTING)
+    better, every = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    lost: dict[tuple[str, str], list[str]] = defaultdict(list)
+    fewest: dict[str, dict[str, int]] = {method: {} for method in ours}
+    rows, total = [], 0
+    for name in results.datasets:
+        found = {m: _divisions(results, name, m) for m in (*ours, *KNN, *ELM, *OLANSGD)}
+        if any(one is None for one in found.values()):
+            continue
+        for measure, title in MEASURES.items():
+            sign = -1 if measure in LOWER_IS_BETTER else 1
+            values = {m: one[measure] for m, one in found.items() if one is not None}
+            row = [name, title, *(as_text(values[m].mean(), measure) for m in ours)]
+            for kind, rivals in kinds.items():
+                theirs = max((values[m] for m in rivals), key=lambda v: sign * v.mean())
+                row.append(as_text(theirs.mean(), measure))
+                for method in ours:
+                    n = min(len(values[method]), len(theirs))
+                    gaps = sign * (values[method][:n] - theirs[:n])
+                    wins = bool(gaps.mean() > 0)
+                    better[method, kind] += wins
+                    every[method, kind] += bool((gaps > 0).all())
+                    lost[method, kind] += [] if wins else [f"{name} {title}"]
+                    fewest[method][name] = min(n, fewest[method].get(name, n))
+            rows.append(tuple(row))
+            total += 1
+    if not rows:
+        return ""
+    told = []
+    for method in ours:
+        most = max(fewest[method].values())
+        fewer = "".join(f", {n} on {name}" for name, n in fewest[method].items() if n < most)
+        counted = "; ".join(
+            f"than the better {kind} in {better[method, kind]} of {total} cells, in every single "
+            f"division in {every[method, kind]}"
+            + (f", not in: {', '.join(lost[method, kind])}" if lost[method, kind] else "")
+            for kind in kinds
+        )
+        told.append(f"{results.titles[method]} ({most} divisions{fewer}) is better {counted}.")
+    return Table(
+        ("data set", "measure", *(results.titles[m] for m in ours), *kinds),
+        tuple(rows),
+        "Means over divisions into five folds; of kNN (raw, standardised), OSML-ELM (released, "
+        f"stable) and OLANSGD (threshold, top k) the better one. {' '.join(told)}",
+    )
+
+
+def _divisions(results: Results, name: str, method: str) -> dict[str, Values] | None:
+    """The mean of each division; the first of them is the hold-out, which may be the only one."""
+    if (name, method) in results.repeats:
+        return results.repeats[name, method]
+    if (name, method) not in results.holdout:
+        return None
+    return {m: v.mean(keepdims=True) for m, v in results.holdout[name, method].items()}
+
+
+def _trade_table(results: Results) -> Table | str:
+    """Show what each decision makes of the cells in which the default is worse than the votes."""
+    methods = ("oml-vote", *ONLINE)
+    rows = []
+    for name in results.datasets:
+        found = [results.repeats.get((name, m)) for m in methods]
+        if any(one is None for one in found):
+            continue
+        for measure, title in MEASURES.items():
+            vote, ours = (one[measure] for one in found[:2] if one is not None)
+            n = min(len(vote), len(ours))
+            gaps = (-1 if measure in LOWER_IS_BETTER else 1) * (ours[:n] - vote[:n])
+            if gaps.mean() < -CHANCE * spread_of(gaps) / n**0.5:
+                values = (as_text(one[measure].mean(), measure) for one in found if one is not None)
+                rows.append((f"{name} {title}", *values))
+    if not rows:
+        return ""
+    return Table(
+        ("cell", *(results.titles[m] for m in methods)),
+        tuple(rows),
+        "The cells in which OML with its default decision is worse than the votes alone beyond "
+        "chance, and what the other decisions make of the same probabilities: means over the "
+        "divisions.",
     )
 
 
@@ -835,7 +927,7 @@ def _promises(n: int, missed: Sequence[str]) -> str:
     return f"**Kept: {n - len(missed)} of {n} promises.** Not: {'; '.join(missed)}."
 
 
-_RULE_WORDS = {"balanced": "", "f1": ", for F1", "hamming": ", for Hamming loss"}
+_RULE_WORDS = {"balanced": "", "f1": ", for F1", "macro": ", for macro-F1"}
 
 
 def _new_tags_table(results: Results) -> Table:
@@ -857,6 +949,63 @@ def _new_tags_table(results: Results) -> Table:
         f"Mean over {draws} orders of the tag's examples, one among ten ordinary items; no fit of "
         "P in between, but for the column that says so. False alarms: share of the ordinary test "
         "items that get the tag, at its worst.",
+    )
+
+
+def _ranked_tags(results: Results) -> dict[tuple[str, str], NewTag]:
+    """What was ranked, by tag and method: the order of scores does not depend on the decision."""
+    return {
+        (tag, method): one
+        for (tag, method, _), one in new_tags_of(results).items()
+        if one.average_precision is not None
+    }
+
+
+def _ranked_tags_table(results: Results) -> Table | str:
+    found = _ranked_tags(results)
+    if not found:
+        return ""
+    counts = max((one.counts for one in found.values()), key=len)
+    rows = []
+    for (tag, method), one in found.items():
+        assert one.average_precision is not None
+        assert one.f1_at_same_price is not None
+        pairs = zip(one.average_precision, one.f1_at_same_price, strict=True)
+        values = [f"{as_text(a)} / {as_text(b)}" for a, b in pairs]
+        values += ["–"] * (len(counts) - len(one.counts))
+        rows.append((tag, results.titles[method], *values))
+    return Table(
+        ("new tag", "learner", *(f"{count} seen" for count in counts)),
+        tuple(rows),
+        "Average precision of the tag among all test items / F1 if the tag is given until 1 % of "
+        "the ordinary test items have it, for every learner; means over the same orders as above.",
+    )
+
+
+def _ranked_tags_verdict(results: Results) -> str:
+    found = _ranked_tags(results)
+    n = [0, 0]
+    worse: tuple[list[str], list[str]] = ([], [])
+    for (tag, method), ours in found.items():
+        theirs = [found[tag, m] for m in SGD if (tag, m) in found]
+        if method != "oml" or not theirs:
+            continue
+        for i, name in enumerate(("average_precision", "f1_at_same_price")):
+            best = np.max([getattr(one, name) for one in theirs], axis=0)
+            for count, a, b in zip(ours.counts, getattr(ours, name), best, strict=True):
+                n[i] += 1
+                if a < b:
+                    worse[i].append(f"{tag} after {count} ({as_text(a)} against {as_text(b)})")
+    if not n[0]:
+        return ""
+
+    def told(i: int) -> str:
+        less = f" (not: {'; '.join(worse[i])})" if worse[i] else ""
+        return f"in {n[i] - len(worse[i])} of {n[i]} cells{less}"
+
+    return (
+        "What is learnt, whatever is decided: the tag's average precision is at least that of the "
+        f"best online SGD {told(0)}; with 1 % of false alarms for everyone its F1 is {told(1)}."
     )
 
 
@@ -1073,6 +1222,30 @@ def _yes(reproduces: bool) -> str:
 
 def _says(subject: str, reproduces: bool) -> str:
     return f"**{subject}: it {'reproduces' if reproduces else 'does not reproduce'}**"
+
+
+def _everything_verdict(results: Results) -> str:
+    """Say on which data sets it would be best for macro-F1 to give every item every label."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for record in results.part("holdout"):
+        if record["method"] == "oml":
+            counts = record["result"]["counts"]
+            true = np.array(counts["labels"]["true"], np.float64)
+            f1 = np.where(true > 0, 2 * true / (true + counts["sums"]["rows"]), 0.0)
+            found[record["dataset"]].append(float(f1.mean()))
+    told = []
+    for name, values in found.items():
+        best = results.best(name, (*MAIN, *OFFLINE), "macro_f1")
+        assert best is not None
+        reached = results.holdout[name, best]["macro_f1"].mean()
+        if np.mean(values) > reached:
+            told.append(
+                f"{name} {as_text(float(np.mean(values)))}, where the best of all methods here, "
+                f"{results.titles[best]}, has {as_text(float(reached))}"
+            )
+    if not told:
+        return ""
+    return f"Who gives every label to every item has a macro-F1 on {'; on '.join(told)}."
 
 
 def _verdicts(results: Results) -> dict[str, str]:

@@ -99,7 +99,7 @@ def _tested(
     scores: bool = False,
     **numbers: int,
 ) -> dict[str, Any]:
-    """One fold, as a dict; of an offline learner also its counts with the other threshold."""
+    """One fold, as a dict; also the counts with the other threshold or the other decisions."""
     method = METHODS[cell.part][cell.method]
     if method.standardise:
         X = _standardised(X, train)
@@ -110,11 +110,19 @@ def _tested(
         return made[0]
 
     fold = evaluate.train_test(make, *(X, Y, train, test), init=init, scores=scores, **numbers)
+    if method.rules:
+        found = made[0].predict_proba(X[test])
+        by_rule = {rule: _counts(Y[test], made[0].labels_of(found, rule)) for rule in method.rules}
+        return asdict(fold) | {"by_rule": by_rule}
     if not method.offline:
         return asdict(fold)
     predicted = made[0].predict(X[test], best_for="hamming")
-    counts = MultiLabelScores().update(Y[test], predicted).to_counts()
+    counts = _counts(Y[test], predicted)
     return asdict(fold) | {"hamming_counts": counts, "thresholds": made[0].thresholds_}
+
+
+def _counts(Y: Any, predicted: Any) -> dict[str, Any]:
+    return MultiLabelScores().update(Y, predicted).to_counts()
 
 
 def _one_fold(
@@ -133,7 +141,16 @@ def _holdout(cell: Cell, home: str | None) -> dict[str, Any]:
 
 def _repeats(cell: Cell, home: str | None) -> dict[str, Any]:
     """Run all folds of another division of the data; the sums of their labels are not kept."""
-    folds = [_one_fold(cell, home, cell.fold, fold)["counts"] for fold in range(FOLDS)]
+    folds = [_one_fold(cell, home, cell.fold, fold) for fold in range(FOLDS)]
+    result: dict[str, Any] = _kept([fold["counts"] for fold in folds])
+    rules = METHODS["repeats"][cell.method].rules
+    if rules:
+        by_rule = {rule: [fold["by_rule"][rule] for fold in folds] for rule in rules}
+        result["by_rule"] = {rule: _kept(counts) for rule, counts in by_rule.items()}
+    return result
+
+
+def _kept(folds: list[dict[str, Any]]) -> dict[str, list[float]]:
     measures = [MultiLabelScores.from_counts(counts).as_dict() for counts in folds]
     return {name: [round(fold[name], 6) for fold in measures] for name in KEPT}
 
