@@ -38,6 +38,8 @@ SECTIONS = {
     "cluster": "bench_cluster",
     "serve": "bench_serve",
     "labels": "bench_labels",
+    "scanner": "bench_scanner",
+    "encoder": "bench_encoder",
 }
 PACKAGES = [
     "tagstream",

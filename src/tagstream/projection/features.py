@@ -386,7 +386,7 @@ class Joined:
         """Return the numbers raised to a power."""
         return Joined(self.dense**exponent, self.rest.power(exponent))
 
-    def sum(self, axis: int, dtype: npt.DTypeLike = None) -> npt.NDArray[Any]:
+    def sum(self, axis: int, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
         """Return the sum of each column, (a + b,)."""
         rest = np.asarray(self.rest.sum(axis=axis, dtype=dtype)).ravel()
         return np.concatenate([self.dense.sum(axis=axis, dtype=dtype), rest])
