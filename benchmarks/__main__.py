@@ -38,6 +38,9 @@ SECTIONS = {
     "cluster": "bench_cluster",
     "serve": "bench_serve",
     "labels": "bench_labels",
+    "scanner": "bench_scanner",
+    "topics": "bench_encoder",
+    "feelings": "bench_feelings",
 }
 PACKAGES = [
     "tagstream",

@@ -197,6 +197,15 @@ def ridge(X, Y, rho):
     return solution[:p], solution[p]
 
 
+def split_columns(X, place, a, width):
+    """Put column k of X at ``place[k]``, leave out −1, and cut in two after ``a`` columns."""
+    out = np.zeros((len(X), width), X.dtype)
+    for k, where in enumerate(place):
+        if where >= 0:
+            out[:, where] = X[:, k]
+    return out[:, :a], out[:, a:]
+
+
 def left_out_predictions(X, Y, rho):
     """For each row, the prediction of a ridge regression that never saw it."""
     out = np.empty(Y.shape)

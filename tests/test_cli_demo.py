@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
+
+import pytest
 
 from tagstream import data
 from tagstream.cli import demo
@@ -29,6 +32,21 @@ def test_the_demo_shows_a_correction_that_sticks(run):
         words = shlex.split(command)
         assert words[0] == "tagstream"
         assert run(*words[1:])[0] == 0, command
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_the_page_of_the_demo_fits_a_telephone(run, width):
+    browser = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    assert run("demo", "--out", "page")[0] == 0
+    with browser.sync_playwright() as started:
+        phone = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = phone.new_page(viewport={"width": width, "height": 800})
+        page.goto(Path("page", "index.html").resolve().as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        phone.close()
 
 
 def test_what_is_compiled_is_not_counted_as_time_per_post(run, monkeypatch):

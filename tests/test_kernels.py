@@ -54,6 +54,19 @@ def test_sparse_and_dense_products_are_the_same_bits(dtype):
     np.testing.assert_array_equal(sparse, dense)
 
 
+def test_rows_are_split_into_filled_columns_and_the_others():
+    X = thinned(np.random.default_rng(2), 13, 20)
+    place = np.full(20, -1, np.int32)
+    place[[3, 4, 5, 11]], place[[0, 7, 19]] = [0, 1, 2, 3], [4, 5, 6]
+    expected, others = slow.split_columns(X, place, 4, 7)
+    dense, indptr = np.zeros((13, 4), np.float32), np.empty(14, np.int64)
+    indices, data = np.empty(X.size, np.int32), np.empty(X.size, np.float32)
+    kernels.split_columns(*csr(X), place, dense, indptr, indices, data)
+    kept = sp.csr_matrix((data[: indptr[-1]], indices[: indptr[-1]], indptr), (13, 3))
+    np.testing.assert_array_equal(dense, expected)
+    np.testing.assert_array_equal(kept.toarray(), others)
+
+
 def test_a_projected_row_does_not_depend_on_the_rows_beside_it():
     rng = np.random.default_rng(3)
     X, W, c = rng.normal(size=(23, 40)).astype(np.float32), rng.normal(size=(40, 7)), np.zeros(7)

@@ -16,7 +16,15 @@ from tagstream.examples import LEAF, Examples
 from tagstream.labels import Labels
 from tagstream.projection import LIFTS, Choice, choice, choose, first_block, ridge
 from tagstream.projection.choice import FACTORS, Smoother, Tridiagonal, Votes, primal_ridge
-from tagstream.projection.features import FILLED, inner_products, make_features, moments
+from tagstream.projection.features import (
+    FILLED,
+    Joined,
+    column_gram,
+    inner_products,
+    make_features,
+    moments,
+    transposed_times,
+)
 from tagstream.projection.ridge import Design
 
 
@@ -794,12 +802,58 @@ def test_leading_directions_ignore_unknown_entries():
     assert np.abs(one[5]).max() < 1e-12
 
 
-@pytest.mark.parametrize("filled", [0, FILLED - 1, FILLED, 50])
-def test_inner_products_of_two_blocks_are_those_of_one_wide_matrix(filled):
+def beside(filled, n, p, q=3):
+    """Sparse rows of which most have ``filled`` columns from the tenth on, and labels."""
+    X, Y = draw(70 + filled, n, p, q, kept=0.05)
     rng = np.random.default_rng(filled)
-    X = np.where(rng.random((70, 300)) < 0.05, rng.normal(size=(70, 300)), 0).astype(np.float32)
-    X[:, 100 : 100 + filled] = rng.normal(size=(70, filled))
-    X[::4, 100 : 100 + filled] = 0  # most rows have them, not all
-    expected = X.astype(np.float64) @ X.astype(np.float64).T
-    np.testing.assert_allclose(inner_products(X), expected, atol=1e-12)
-    np.testing.assert_allclose(inner_products(sp.csr_matrix(X)), expected, atol=1e-12)
+    X[:, 10 : 10 + filled] = rng.normal(size=(n, filled)) + 0.5
+    X[::4, 10 : 10 + filled] = 0  # not all
+    return X, Y
+
+
+@pytest.mark.parametrize("scale", [None, "unit", "standard"])
+@pytest.mark.parametrize("filled", [0, FILLED - 1, FILLED, 50])
+def test_filled_columns_are_a_dense_block_and_products_of_two_blocks_add(filled, scale):
+    X, Y = beside(filled, 70, 300)
+    examples = Examples.of(sp.csr_matrix(X), Labels(Y, None))
+    features = make_features(examples, Choice(scale), 10, 0)
+    made = features(examples.every()[0])
+    assert isinstance(made, Joined) == (filled >= FILLED) == (features.n_filled > 0)
+    if filled >= FILLED:
+        assert made.dense.shape == (70, filled)
+        assert made.rest.nnz < 0.1 * made.rest.shape[0] * made.rest.shape[1]
+    wide = X.astype(np.float64)
+    if scale == "unit":
+        wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+    if scale == "standard":
+        wide /= np.where(wide.any(axis=0), wide.std(axis=0), 1)
+    wide = wide[:, features.columns]
+    np.testing.assert_allclose(inner_products(made), wide @ wide.T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(column_gram(made), wide.T @ wide, rtol=1e-5, atol=1e-5)
+    R = np.random.default_rng(1).normal(size=(70, 2))
+    np.testing.assert_allclose(transposed_times(made, R), wide.T @ R, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("n", "p"), [(150, 90), (60, 300)])
+@pytest.mark.parametrize("scale", [None, "standard"])
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("iterative", [False, True])
+def test_a_fit_of_two_blocks_is_that_of_the_dense_rows(
+    n, p, scale, unknown, iterative, monkeypatch
+):
+    X, Y = beside(40, n, p)
+    known = np.random.default_rng(19).random(Y.shape) < 0.8 if unknown else None
+    labels, rows = Labels(Y if known is None else Y * known, known), sp.csr_matrix(X)
+    chosen = Choice(scale, ridge=5.0)
+    expected = fit(X, labels, chosen)
+    if iterative:
+        monkeypatch.setattr(ridge, "DIRECT", 10)
+        monkeypatch.setattr(ridge, "PRIMAL", 10)
+        monkeypatch.setattr(ridge, "ROUNDS", 200)
+    made, spread = projection.fit(Examples.of(rows, labels), chosen)
+    again = fit(rows, labels, chosen, start=made)
+    np.testing.assert_array_equal(made.columns, np.flatnonzero(X.any(axis=0)))
+    close = 0.02 if iterative else 1e-4
+    np.testing.assert_allclose(made(rows), expected(X), atol=close)
+    np.testing.assert_allclose(again(rows), expected(X), atol=close)
+    np.testing.assert_allclose(spread.squares, (X.astype(float) ** 2).sum(axis=0), rtol=1e-5)

@@ -76,15 +76,26 @@ def _remember(queries: Inputs, i: int, keys: Ints, values: Vector) -> float:
 
 
 @compiled
-def _cosine(stored: Inputs, a: int, mine: float, keys: Ints, values: Vector) -> float:
+def _cosine(
+    stored: Inputs, a: int, queries: Inputs, i: int, mine: float, keys: Ints, values: Vector
+) -> float:
     """Return the cosine of a stored row and the one remembered, 0 if one of them is empty."""
     dot, theirs, mask = 0.0, 0.0, keys.shape[0] - 1
-    for g in range(stored.indptr[a], stored.indptr[a + 1]):
+    g, e = stored.indptr[a], queries.indptr[i]
+    last, end = stored.indptr[a + 1], queries.indptr[i + 1]
+    # Columns that all rows have, such as those of an embedding, stand first and side by side.
+    while g < last and e < end and stored.indices[g] == queries.indices[e]:
         x = np.float64(stored.data[g])
         theirs += x * x
-        place = stored.indices[g] * HASH >> 7 & mask
+        dot += np.float64(queries.data[e]) * x
+        g += 1
+        e += 1
+    for other in range(g, last):
+        x = np.float64(stored.data[other])
+        theirs += x * x
+        place = stored.indices[other] * HASH >> 7 & mask
         while keys[place] != -1:
-            if keys[place] == stored.indices[g]:
+            if keys[place] == stored.indices[other]:
                 dot += values[place] * x
                 break
             place = (place + 1) & mask
@@ -135,7 +146,7 @@ def find_similar(
             if a < 0:
                 continue
             if sparse:
-                alike = _cosine(stored, a, mine, keys, values)
+                alike = _cosine(stored, a, queries, i, mine, keys, values)
             else:
                 alike = _closeness(stored, a, queries, i, factor)
             newer = alike == similarities[i] and a > best[i]

@@ -37,6 +37,7 @@ __all__ = [
     "scan_one",
     "scan_rows",
     "scan_sparse",
+    "split_columns",
     "spread_rows",
 ]
 
@@ -145,6 +146,34 @@ def project_sparse(
             k = indices[e]
             for j in range(m):
                 out[i, j] += x * W[k, j]
+
+
+@compiled
+def split_columns(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    place: npt.NDArray[np.int32],
+    dense: npt.NDArray[np.float32],
+    kept_indptr: npt.NDArray[np.int64],
+    kept_indices: npt.NDArray[np.int32],
+    kept_data: npt.NDArray[np.float32],
+) -> None:
+    """Split CSR rows into a dense block (n, a) of zeros and CSR rows, which have room for all.
+
+    Column k goes to ``place[k]``: below a it is dense, and −1 is left out.
+    """
+    a, n = dense.shape[1], 0
+    kept_indptr[0] = 0
+    for i in range(dense.shape[0]):
+        for e in range(indptr[i], indptr[i + 1]):
+            k = place[indices[e]]
+            if k >= a:
+                kept_indices[n], kept_data[n] = k - a, data[e]
+                n += 1
+            elif k >= 0:
+                dense[i, k] = data[e]
+        kept_indptr[i + 1] = n
 
 
 @compiled

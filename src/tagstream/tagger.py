@@ -452,28 +452,31 @@ class Tagger(_Reader):
         return Learnt(corrected=1)
 
     def relabel(self, id: Hashable, tags: Iterable[str]) -> None:
-        """Give a stored item other tags: a correction, which holds at once."""
+        """Give a stored item other tags: a correction, which holds at once.
+
+        To undo it, give it its old tags back.
+        """
         self._needs("relabel")
         self.learner.relabel(id, set(_checked_tags(tags)))
 
     def forget(self, id: Hashable) -> None:
-        """Take a stored item out, as if it had never been learnt."""
+        """Take a stored item out, as if it had never been learnt; learning brings it back."""
         self._needs("forget")
         self.learner.forget(id)
         if id in self._texts:
             self._drop_text(id)
 
     def rename(self, old: str, new: str) -> None:
-        """Call a tag by another name."""
+        """Call a tag by another name; to undo it, rename it back."""
         self._started().rename_label(old, _checked_tags([new])[0])
 
     def merge(self, tags: Sequence[str], into: str) -> None:
-        """Make several tags one: an item has it if it had any of them."""
+        """Make several tags one: an item has it if it had any of them.  It cannot be undone."""
         self._needs("merge_labels")
         self.learner.merge_labels(_checked_tags(tags), _checked_tags([into])[0])
 
     def remove(self, tag: str) -> None:
-        """Take a tag away from all items."""
+        """Take a tag away from all items, which stay.  It cannot be undone."""
         self._needs("remove_label")
         self.learner.remove_label(tag)
 

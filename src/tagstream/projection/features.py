@@ -31,7 +31,7 @@ from tagstream.checks import (
     expect_keys,
 )
 from tagstream.examples import Examples, evenly
-from tagstream.kernels import dense_squares, project_dense, row_squares
+from tagstream.kernels import dense_squares, project_dense, row_squares, split_columns
 from tagstream.labels import Labels
 
 Matrix = npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ CACHED = 2**21  # random numbers that are kept between fits instead of being dra
 FARTHEST = 1e3  # from the middle, in bandwidths: beyond, a coordinate is as good as there
 STEEPEST = 1e30  # one over the bandwidth
 LARGEST_WEIGHT = 1e6  # of a lift in a file; a coordinate, or a normal number times √p
-FILLED = 32  # columns that most sparse rows have, from which on they are multiplied as dense ones
+FILLED = 32  # columns that most sparse rows have, from which on they are a dense block
 JITTER = 1e-6  # on the diagonal of a kernel matrix, of which features have single precision
 
 
@@ -165,7 +165,9 @@ class Features:
         What dense rows are shifted and divided by; of sparse rows only the latter, for each column
         that has an entry.
     columns : int array of shape (a,), or None
-        Of sparse rows without a lift, the columns that are kept.
+        Of sparse rows without a lift, the columns that are kept: the filled ones, then the others.
+    n_filled : int
+        How many columns most sparse rows have, if they are a block of their own; else 0.
     lift : Lift or None
     kernel : array of shape (D, D), or None
         Of a kernel's stored rows, the matrix K.
@@ -186,9 +188,10 @@ class Features:
     n_features: int
     moments: tuple[Matrix, Matrix] | None = None
     n_inputs: int = 0
+    n_filled: int = 0
 
     def __call__(self, rows: Rows) -> Any:
-        """Return the features of rows: an array, or a CSR matrix of single precision."""
+        """Return the features of rows: an array; or of single precision, CSR or `Joined`."""
         rows = unit_rows(rows) if self.unit else rows
         if self.lift is not None:
             return self.lift.at_once(rows)
@@ -197,18 +200,21 @@ class Features:
             return shifted if self.deviation is None else shifted / self.deviation
         return self._kept(rows)
 
-    def _kept(self, rows: sp.csr_matrix) -> sp.csr_matrix:
-        """Return the kept columns of sparse rows, renumbered."""
+    def _kept(self, rows: sp.csr_matrix) -> Any:
+        """Return the kept columns of sparse rows, renumbered; the filled ones are dense."""
         assert self.columns is not None
-        place = self._place[rows.indices]
-        keep = place >= 0
-        ends = np.concatenate(([0], np.cumsum(keep)))[rows.indptr].astype(rows.indptr.dtype)
-        kept = sp.csr_matrix((rows.shape[0], len(self.columns)), dtype=np.float32)
-        kept.indices, kept.indptr = place[keep], ends
-        kept.data = rows.data[keep].astype(np.float32, copy=False)
+        a, n, indptr = self.n_filled, rows.shape[0], rows.indptr.astype(np.int64)
+        dense, ends = np.zeros((n, a), np.float32), np.empty(n + 1, np.int64)
+        indices, data = np.empty(rows.nnz, np.int32), np.empty(rows.nnz, np.float32)
+        own = rows.indices.astype(np.int32, copy=False), rows.data.astype(np.float32, copy=False)
+        split_columns(indptr, *own, self._place, dense, ends, indices, data)
+        indices, data = indices[: ends[-1]], data[: ends[-1]]
         if self.deviation is not None:
-            kept.data = (kept.data / self.deviation[kept.indices]).astype(np.float32)
-        return kept
+            dense = (dense / self.deviation[:a]).astype(np.float32)
+            data = (data / self.deviation[a:][indices]).astype(np.float32)
+        kept = sp.csr_matrix((n, len(self.columns) - a), dtype=np.float32)
+        kept.data, kept.indices, kept.indptr = data, indices, ends.astype(rows.indptr.dtype)
+        return Joined(dense, kept) if a else kept
 
     @cached_property
     def _place(self) -> npt.NDArray[np.int32]:
@@ -254,14 +260,13 @@ class Features:
 
 def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int) -> Features:
     """Return the features that were chosen, made of these examples."""
-    p, unit, columns = examples.shape[1], choice.scale == "unit", None
+    p, unit = examples.shape[1], choice.scale == "unit"
     if examples.sparse and choice.lift is None:
-        columns = _used_columns(examples)
-        if choice.scale != "standard":
-            return Features(unit, None, None, columns, None, None, len(columns), n_inputs=p)
-        _, deviation = moments(examples, unit)
-        own = deviation[columns]
-        return Features(unit, None, own, columns, None, None, len(columns), n_inputs=p)
+        columns, n_filled = _used_columns(examples)
+        own = moments(examples, unit)[1][columns] if choice.scale == "standard" else None
+        return Features(
+            unit, None, own, columns, None, None, len(columns), n_inputs=p, n_filled=n_filled
+        )
     middle, deviation = moments(examples, unit)
     standard = choice.scale == "standard"
     if choice.lift is None:
@@ -274,9 +279,14 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
     return Features(unit, None, None, None, lift, kernel, len(lift.b), both)
 
 
-def _used_columns(examples: Examples) -> npt.NDArray[np.int32]:
+def _used_columns(examples: Examples) -> tuple[npt.NDArray[np.int32], int]:
+    """Return the columns with an entry, and how many of them, the first, are filled."""
     (used,) = examples.sum(_entries)
-    return np.flatnonzero(used).astype(np.int32)
+    filled = used > len(examples) / 2
+    if np.count_nonzero(filled) < FILLED:
+        filled[:] = False
+    first, others = np.flatnonzero(filled), np.flatnonzero((used > 0) & ~filled)
+    return np.concatenate([first, others]).astype(np.int32), len(first)
 
 
 def _entries(rows: Rows, labels: Labels, _: None) -> tuple[npt.NDArray[np.integer[Any]], ...]:
@@ -363,23 +373,63 @@ def unit_rows(rows: Rows) -> Rows:
     return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))).astype(np.float32)
 
 
-def inner_products(X: Any) -> Matrix:
-    """Return XXᵀ of rows, dense or CSR, in double precision.
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Rows as two blocks side by side, such as an embedding and hashed words.
 
-    Columns that most of the sparse rows have, such as those of an embedding beside hashed words,
-    are a block of their own.  The products of the two blocks add, and those of the dense one cost
-    next to nothing; entry by entry they would cost more than all the rest of a fit.
+    They are never one wide matrix: what is made of both is made of each and added, and the dense
+    block costs next to nothing.  Entry by entry it would cost more than all the rest of a fit.
     """
-    if not sp.issparse(X):
+
+    dense: npt.NDArray[np.floating[Any]]  # (n, a)
+    rest: sp.csr_matrix  # (n, b)
+
+    def astype(self, dtype: npt.DTypeLike) -> Joined:
+        """Return the same in another precision."""
+        return Joined(self.dense.astype(dtype), self.rest.astype(dtype))
+
+    def power(self, exponent: int) -> Joined:
+        """Return the numbers raised to a power."""
+        return Joined(self.dense**exponent, self.rest.power(exponent))
+
+    def sum(self, axis: int, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+        """Return the sum of each column, (a + b,)."""
+        rest = np.asarray(self.rest.sum(axis=axis, dtype=dtype)).ravel()
+        return np.concatenate([self.dense.sum(axis=axis, dtype=dtype), rest])
+
+    def __matmul__(self, P: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return XP."""
+        a = self.dense.shape[1]
+        out: npt.NDArray[Any] = self.dense @ P[:a]
+        out += self.rest @ P[a:]
+        return out
+
+    def transposed_times(self, R: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return XᵀR."""
+        return np.concatenate([self.dense.T @ R, self.rest.T @ R])
+
+
+def transposed_times(X: Any, R: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return XᵀR of rows, dense, CSR or joined."""
+    return X.transposed_times(R) if isinstance(X, Joined) else np.asarray(X.T @ R)
+
+
+def inner_products(X: Any) -> Matrix:
+    """Return XXᵀ of rows, dense, CSR or joined, in double precision."""
+    if isinstance(X, Joined):
+        return inner_products(X.dense) + inner_products(X.rest)
+    X = X.astype(np.float64)
+    K = X @ X.T
+    return np.asarray(K.toarray() if sp.issparse(K) else K)
+
+
+def column_gram(X: Any) -> Matrix:
+    """Return XᵀX of rows, dense, CSR or joined, in double precision."""
+    if isinstance(X, Joined):
         X = X.astype(np.float64)
-        return np.asarray(X @ X.T)
-    filled = X.getnnz(axis=0) > X.shape[0] / 2
-    if np.count_nonzero(filled) < FILLED:
-        X = X.astype(np.float64)
-        return np.asarray((X @ X.T).toarray())
-    dense = X[:, np.flatnonzero(filled)].toarray().astype(np.float64)
-    rest = X[:, np.flatnonzero(~filled)].astype(np.float64)
-    return np.asarray(dense @ dense.T + (rest @ rest.T).toarray())
+        mixed = X.rest.T @ X.dense
+        return np.block([[column_gram(X.dense), mixed.T], [mixed, column_gram(X.rest)]])
+    return inner_products(X.T)
 
 
 def squared_distances(inner: Matrix) -> Matrix:

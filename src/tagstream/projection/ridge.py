@@ -29,8 +29,10 @@ from tagstream.projection.features import (
     Lift,
     Matrix,
     centre,
+    column_gram,
     inner_products,
     make_features,
+    transposed_times,
     unit_rows,
 )
 from tagstream.projection.reduction import Reduction
@@ -347,16 +349,14 @@ def _total(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
 
 
 def _squares(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
-    squares = X.power(2) if sp.issparse(X) else X**2
+    squares = X**2 if isinstance(X, np.ndarray) else X.power(2)
     return (np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel(),)
 
 
 def _equations(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
     X, T = X.astype(np.float64), targets(labels)
-    square = X.T @ X
-    square = square.toarray() if sp.issparse(square) else square
     total = np.asarray(X.sum(axis=0)).ravel()
-    return square, np.asarray(X.T @ T), total, T.sum(axis=0)
+    return column_gram(X), transposed_times(X, T), total, T.sum(axis=0)
 
 
 def _target_squares(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
@@ -364,7 +364,7 @@ def _target_squares(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[
 
 
 def _transposed(X: Any, labels: Labels, R: Matrix) -> tuple[Matrix, ...]:
-    return (np.asarray(X.astype(np.float64).T @ R), R.sum(axis=0))
+    return (transposed_times(X.astype(np.float64), R), R.sum(axis=0))
 
 
 def _times(P: Matrix, X: Any) -> Matrix:
@@ -373,22 +373,22 @@ def _times(P: Matrix, X: Any) -> Matrix:
 
 def _masked_right(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
     T = targets(labels)
-    return (np.asarray(X.astype(np.float64).T @ T), T.sum(axis=0))
+    return (transposed_times(X.astype(np.float64), T), T.sum(axis=0))
 
 
 def _masked_normal(P: Matrix, shift: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
     X = X.astype(np.float64)
     R = X @ P + shift
     R = R if labels.known is None else R * labels.known
-    return (np.asarray(X.T @ R), R.sum(axis=0))
+    return (transposed_times(X, R), R.sum(axis=0))
 
 
 def _single_right(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
-    return (np.asarray(X.T @ targets(labels).astype(np.float32)),)
+    return (transposed_times(X, targets(labels).astype(np.float32)),)
 
 
 def _single_normal(P: Any, shift: Any, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
-    return (np.asarray(X.T @ (X @ P - shift)),)
+    return (transposed_times(X, X @ P - shift),)
 
 
 def _single_residual(
@@ -437,7 +437,8 @@ def fit(
         if features.deviation is not None:
             P /= features.deviation[:, None]
             squares[features.columns] *= features.deviation**2
-        made = _of_columns(P, c, features.columns, examples.shape[1], features.unit)
+        order = np.argsort(features.columns)
+        made = _of_columns(P[order], c, features.columns[order], examples.shape[1], features.unit)
         return made, Spread(squares, None, None, None, None)
     factor = np.ones(len(mid))
     if features.deviation is not None:
