@@ -333,7 +333,7 @@ def _merge(
     k = best.shape[0]
     for lane in range(max(lo - row, 0), min(hi - row, LANES)):
         if reached >> lane & 1 and not sums[lane] < limit:
-            distance = 0.0  # as in `pair_distance`; to hand over a row would take half as long
+            distance = 0.0  # as in `pair_distance`, without handing over a row
             for j in range(query.shape[0]):
                 gap = np.float64(codes[row + lane, j]) - np.float64(query[j])
                 distance += gap * gap
