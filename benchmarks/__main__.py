@@ -27,6 +27,7 @@ SECTIONS = {
     "one": "bench_one",
     "bulk": "bench_bulk",
     "batch": "bench_batch",
+    "products": "bench_products",
     "growth": "bench_growth",
     "refits": "bench_refits",
     "startup": "bench_startup",

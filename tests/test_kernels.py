@@ -31,14 +31,15 @@ def product_in_order(x, W, c):
     return out
 
 
+@pytest.mark.parametrize("n", [11, 40])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_projected_row_is_the_sum_in_the_order_of_the_features(dtype):
+def test_a_projected_row_is_the_sum_in_the_order_of_the_features(dtype, n):
     rng = np.random.default_rng(1)
-    X, W, c = rng.normal(size=(11, 9)).astype(dtype), rng.normal(size=(9, 5)), rng.normal(size=5)
+    X, W, c = rng.normal(size=(n, 9)).astype(dtype), rng.normal(size=(9, 5)), rng.normal(size=5)
     X[2, 3] = X[7] = 0
-    out = np.empty((11, 5))
+    out = np.empty((n, 5))
     kernels.project_dense(X, W, c, out)
-    for i in range(11):
+    for i in range(n):
         np.testing.assert_array_equal(out[i], product_in_order(X[i], W, c))
     np.testing.assert_allclose(out, X.astype(float) @ W + c, rtol=1e-12, atol=1e-12)
 
@@ -67,15 +68,20 @@ def test_rows_are_split_into_filled_columns_and_the_others():
     np.testing.assert_array_equal(kept.toarray(), others)
 
 
-def test_a_projected_row_does_not_depend_on_the_rows_beside_it():
+@pytest.mark.exact
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("m", [1, 7, 8, 21, 33])
+def test_a_projected_row_does_not_depend_on_the_rows_beside_it(m, dtype):
     rng = np.random.default_rng(3)
-    X, W, c = rng.normal(size=(23, 40)).astype(np.float32), rng.normal(size=(40, 7)), np.zeros(7)
-    whole = np.empty((23, 7))
+    X, W = rng.normal(size=(57, 40)).astype(np.float32), rng.normal(size=(40, m)).astype(dtype)
+    c = rng.normal(size=m).astype(dtype)
+    whole = np.empty((57, m), dtype)
     kernels.project_dense(X, W, c, whole)
-    for cuts in ([1], [4, 5], [2, 3, 11, 22], list(range(1, 23))):
+    np.testing.assert_allclose(whole, X @ W + c, rtol=1e-3, atol=1e-4)
+    for cuts in ([1], [4, 5], [2, 3, 21, 40], list(range(1, 57))):
         parts = []
         for part in np.split(X, cuts):
-            out = np.empty((len(part), 7))
+            out = np.empty((len(part), m), dtype)
             kernels.project_dense(np.ascontiguousarray(part), W, c, out)
             parts.append(out)
         np.testing.assert_array_equal(np.concatenate(parts), whole)

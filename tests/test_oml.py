@@ -456,10 +456,10 @@ def test_two_streams_with_the_same_end_hold_the_same_memory():
 def test_the_window_bounds_the_memory():
     X, Y = draw(3000, p=40, q=12, seed=30)
     model = voting(window=1000, **PLAIN).partial_fit(X, Y)
-    raw = 1000 * (4 * 40 + 4 * 12 + 2)
+    raw = 1000 * (4 * 40 + 8 * 12 + 2)  # codes are held twice
     fixed = model.P_.nbytes + 3 * model.V_.nbytes + 8 * 12
-    # An eighth for the block that is being learnt, an eighth of spare room, two norms a row.
-    assert model.nbytes_ - fixed <= (9 / 8) ** 2 * 1000 * (raw / 1000 + 8) + 2000
+    # An eighth for the block that is being learnt, an eighth of spare room, a norm a row.
+    assert model.nbytes_ - fixed <= (9 / 8) ** 2 * 1000 * (raw / 1000 + 4) + 2000
 
 
 def test_choices_are_made_again_when_the_stream_has_doubled(monkeypatch):

@@ -4,13 +4,13 @@ A sum of floating point numbers depends on the order of its additions.  Here tha
 from the examples alone: example number i belongs to leaf i // 4096, each leaf is summed on its own,
 and the sums of leaves are added as a binary tree over leaf numbers prescribes: a node is the sum of
 its left and its right half, or the one that is there.  So one machine and any division of the
-leaves among several give the same bits.
+leaves among several, or among threads, give the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,13 @@ import scipy.sparse as sp
 
 from tagstream.checks import Rows
 from tagstream.labels import Labels
+from tagstream.threads import in_threads
 
 __all__ = ["LEAF", "Examples", "Mapped", "Summand", "Sums", "add_in_tree", "count_labels", "evenly"]
 
 LEAF = 4096  # examples that are summed at a time
 
+T = TypeVar("T")
 Sums = tuple[npt.NDArray[Any], ...]
 Part = slice
 # Of rows, their labels, and of what else was given ``along`` with them, else None.
@@ -128,10 +130,12 @@ class Examples:
         The summand may be called where the rows are: it must be a function of a module, or a
         ``functools.partial`` of one, and hold no more than it needs.
         """
-        return add_in_tree(
-            (leaf, summand(self.rows_of(part), self._labels(part), _some(along, part)))
-            for leaf, part in self.leaves()
-        )
+
+        def summed(at: tuple[int, Part]) -> tuple[int, Sums]:
+            leaf, part = at
+            return leaf, summand(self.rows_of(part), self._labels(part), _some(along, part))
+
+        return add_in_tree(in_threads(summed, self.leaves(), worth=len(self) > self.leaf))
 
     def rows_of(self, part: Part) -> Rows:
         """Return the rows of a leaf; nothing is copied."""
@@ -181,21 +185,23 @@ class Mapped:
             self._kept[leaf] = self._function(self._source.rows_of(part))
         return self._kept[leaf]
 
-    def _blocks(self) -> Iterator[tuple[int, Rows, Part]]:
-        for leaf, part in self._source.leaves():
-            yield leaf, self._leaf(leaf, part), part
-
     def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
         labels = self._source._labels
-        return add_in_tree(
-            (leaf, summand(block, labels(part), _some(along, part)))
-            for leaf, block, part in self._blocks()
-        )
+
+        def summed(at: tuple[int, Part]) -> tuple[int, Sums]:
+            leaf, part = at
+            return leaf, summand(self._leaf(leaf, part), labels(part), _some(along, part))
+
+        return add_in_tree(self._of_leaves(summed))
 
     def gather(self, function: Callable[[Rows], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return ``function(rows)`` of all leaves, one below the other."""
-        return np.concatenate([function(block) for _, block, _ in self._blocks()])
+        return np.concatenate(list(self._of_leaves(lambda at: function(self._leaf(*at)))))
+
+    def _of_leaves(self, function: Callable[[tuple[int, Part]], T]) -> Iterator[T]:
+        source = self._source
+        return in_threads(function, source.leaves(), worth=len(source) > source.leaf)
 
 
 def _some(along: npt.NDArray[Any] | None, part: Part) -> npt.NDArray[Any] | None:

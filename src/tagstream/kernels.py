@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.core import event
 
-from tagstream.tiles import AHEAD, LANES, TOGETHER, above_bulk, above_one
+from tagstream.tiles import AHEAD, LANES, LINE, TOGETHER, above_bulk, above_one, products
 
 __all__ = [
     "add_rows",
@@ -43,7 +43,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-COLUMNS = 256  # of a product that are made at a time
+MANY = 16  # rows for which it is worth to lay a matrix out for tiles
 
 # Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
 # strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
@@ -93,38 +93,48 @@ def project_dense(
 ) -> None:
     """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m), in the precision of ``out``.
 
-    Blocks of columns stay in the first-level cache; two rows take turns at four features, which
-    are added one after the other.
+    Each sum begins with c and adds one feature after the other, in tiles as in the plain loops that
+    few rows are left to.
     """
     n, p = X.shape
     m = W.shape[1]
     number = out.dtype.type
+    tiled = n if n >= MANY and p else 0
+    if tiled:
+        lanes = LINE // out.itemsize
+        panels = np.zeros((-(-m // lanes), p + 1, lanes), out.dtype)
+        for j in range(m):
+            panels[j // lanes, 0, j % lanes] = c[j]
+        for k in range(p):
+            for j in range(m):
+                panels[j // lanes, k + 1, j % lanes] = W[k, j]
+        together = np.zeros((1, p, TOGETHER), out.dtype)
+        sums = np.empty((TOGETHER, lanes), out.dtype)
+        for i in range(0, tiled, TOGETHER):
+            some = min(TOGETHER, n - i)
+            for r in range(some):
+                for k in range(p):
+                    together[0, k, r] = X[i + r, k]
+            for b in range(panels.shape[0]):
+                products(together, 0, panels, b, sums)
+                for r in range(some):
+                    for j in range(min(lanes, m - b * lanes)):
+                        out[i + r, b * lanes + j] = sums[r, j]
     whole = p - p % 4
-    for left in range(0, m, COLUMNS):
-        right = min(left + COLUMNS, m)
-        for i in range(0, n, 2):
-            i2 = min(i + 1, n - 1)  # the last of an odd number stands alone
-            a, b = out[i, left:right], out[i2, left:right]
-            for j in range(right - left):
-                a[j] = c[left + j]
-                b[j] = c[left + j]
-            for k in range(0, whole if i2 > i else 0, 4):
-                x0, x1 = number(X[i, k]), number(X[i, k + 1])
-                x2, x3 = number(X[i, k + 2]), number(X[i, k + 3])
-                y0, y1 = number(X[i2, k]), number(X[i2, k + 1])
-                y2, y3 = number(X[i2, k + 2]), number(X[i2, k + 3])
-                w0, w1 = W[k, left:right], W[k + 1, left:right]
-                w2, w3 = W[k + 2, left:right], W[k + 3, left:right]
-                for j in range(right - left):
-                    a[j] = (((a[j] + x0 * w0[j]) + x1 * w1[j]) + x2 * w2[j]) + x3 * w3[j]
-                    b[j] = (((b[j] + y0 * w0[j]) + y1 * w1[j]) + y2 * w2[j]) + y3 * w3[j]
-            for k in range(whole if i2 > i else 0, p):
-                x, y, w = number(X[i, k]), number(X[i2, k]), W[k, left:right]
-                for j in range(right - left):
-                    a[j] += x * w[j]
-                if i2 > i:
-                    for j in range(right - left):
-                        b[j] += y * w[j]
+    for i in range(tiled, n):
+        a = out[i]
+        for j in range(m):
+            a[j] = c[j]
+        for k in range(0, whole, 4):
+            x0, x1 = number(X[i, k]), number(X[i, k + 1])
+            x2, x3 = number(X[i, k + 2]), number(X[i, k + 3])
+            w0, w1, w2, w3 = W[k], W[k + 1], W[k + 2], W[k + 3]
+            for j in range(m):
+                a[j] = (((a[j] + x0 * w0[j]) + x1 * w1[j]) + x2 * w2[j]) + x3 * w3[j]
+        for k in range(whole, p):
+            x, w = number(X[i, k]), W[k]
+            for j in range(m):
+                a[j] += x * w[j]
 
 
 @compiled
@@ -352,7 +362,7 @@ def _merge(
     k = best.shape[0]
     for lane in range(max(lo - row, 0), min(hi - row, LANES)):
         if reached >> lane & 1 and not sums[lane] < limit:
-            distance = 0.0  # as in `pair_distance`; to hand over a row would take half as long
+            distance = 0.0  # as in `pair_distance`, without handing over a row
             for j in range(query.shape[0]):
                 gap = np.float64(codes[row + lane, j]) - np.float64(query[j])
                 distance += gap * gap
@@ -389,18 +399,22 @@ def scan(
     k = best.shape[1]
     groups = -(-m // TOGETHER)
     together = np.zeros((groups, d, TOGETHER), np.float32)
-    limits = np.full((groups, TOGETHER), np.float32(np.inf))
+    limits = np.zeros((groups, TOGETHER), np.float32)
     squares = np.zeros(m)
-    masks = np.zeros(TOGETHER, np.uint16)
-    sums = np.zeros((TOGETHER, LANES), np.float32)
+    masks = np.empty(TOGETHER, np.uint16)
+    sums = np.empty((TOGETHER, LANES), np.float32)
+    start, stop = lo[0], hi[0]
     for i in range(m):
         g, r = i // TOGETHER, i % TOGETHER
         for j in range(d):
             together[g, j, r] = queries[i, j]
             squares[i] += np.float64(queries[i, j]) ** 2
         limits[g, r] = _limit(best[i, k - 1], squares[i], _error(d))
-    first = max((lo.min() + skip) // LANES, 0)
-    last = min(-(-(hi.max() + skip) // LANES), panels.shape[0])
+        start, stop = min(start, lo[i]), max(stop, hi[i])
+    for i in range(m, groups * TOGETHER):
+        limits[groups - 1, i % TOGETHER] = 3.4e38  # nothing is near to no query
+    first = max((start + skip) // LANES, 0)
+    last = min(-(-(stop + skip) // LANES), panels.shape[0])
     for b in range(first, last):
         for g in range(groups):
             if above_bulk(together, g, panels, b, limits, masks, sums):
@@ -429,10 +443,13 @@ def scan_one(
     square = 0.0
     for j in range(d):
         square += np.float64(query[j]) ** 2
-    limits = np.full((1, 1), _limit(best[best.shape[0] - 1], square, _error(d)))
-    masks = np.zeros(AHEAD, np.uint16)
-    sums = np.zeros((AHEAD, LANES), np.float32)
-    alone = query.reshape(1, d, 1)
+    limits = np.empty((1, 1), np.float32)
+    limits[0, 0] = _limit(best[best.shape[0] - 1], square, _error(d))
+    masks = np.empty(AHEAD, np.uint16)
+    sums = np.empty((AHEAD, LANES), np.float32)
+    alone = np.empty((1, d, 1), np.float32)
+    for j in range(d):
+        alone[0, j, 0] = query[j]
     for b in range((lo + skip) // LANES, -(-(hi + skip) // LANES), AHEAD):
         if above_one(alone, 0, panels, b, limits, masks, sums):
             for c in range(AHEAD):

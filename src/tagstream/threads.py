@@ -47,7 +47,7 @@ def in_threads(function: Callable[[T], R], items: Iterable[T], *, worth: bool) -
         try:
             for item in items:
                 waiting.append(threads.submit(function, item))
-                if len(waiting) > 2 * size:
+                if len(waiting) > size:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

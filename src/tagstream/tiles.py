@@ -1,10 +1,10 @@
-"""The innermost step of a search: a tile of products that stays in the processor's registers.
+"""Tiles of products that stay in the processor's registers: the innermost step of long loops.
 
-Loops in Python's syntax give no hold on registers, so the tile is written in LLVM's vectors:
-sixteen stored rows lie side by side in a *panel*, one number of each per line, and are multiplied
-with some queries at a time.  The products are compared where they are made and never go to memory
-unless one of them matters.  A vector of sixteen single-precision numbers is one register of AVX-512
-and two of AVX2; the number of queries is such that all sums of a tile have a register.
+Loops in Python's syntax give no hold on registers, so a tile is written in LLVM's vectors.  Some
+rows, number by number beside each other, are multiplied with a *panel*: as many columns of a
+matrix, or stored codes, as make 64 bytes, line by line.  A line is one register of AVX-512 and two
+of AVX2; the number of rows is such that all sums of a tile have a register.  In a search the sums
+are compared where they are made and never go to memory unless one of them matters.
 """
 
 from __future__ import annotations
@@ -15,104 +15,140 @@ from llvmlite import binding, ir
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["AHEAD", "LANES", "TOGETHER", "above_bulk", "above_one"]
+__all__ = ["AHEAD", "LANES", "LINE", "TOGETHER", "above_bulk", "above_one", "products"]
 
-LANES = 16  # rows of a panel
-TOGETHER = 12 if binding.get_host_cpu_features().get("avx512f") else 6  # queries of a bulk tile
+LINE = 64  # bytes of a panel's line
+LANES = LINE // 4  # rows of a panel of codes
+TOGETHER = 12 if binding.get_host_cpu_features().get("avx512f") else 6  # rows of a tile
 AHEAD = 4  # panels that a single query is multiplied with at a time
 
 _LONG, _INT, _BITS = ir.IntType(64), ir.IntType(32), ir.IntType(LANES)
-_SINGLES = ir.VectorType(ir.FloatType(), LANES)
-_UNKNOWN = ir.Constant(_SINGLES, ir.Undefined)
-_FIRST = ir.Constant(ir.VectorType(_INT, LANES), [0] * LANES)
 
 
-def _tile(n_queries: int, n_panels: int) -> Any:
-    """Return the function that makes and compares a tile; it can be called in compiled code.
+def _sums(
+    context: Any, builder: Any, signature: Any, args: Any, rows: int, n_panels: int, flags: Any
+) -> tuple[Any, list[Any]]:
+    """Write the loop of a tile; return helpers and its sums, those of a row beside each other.
 
-    ``above(queries, g, panels, b, limits, masks, sums)`` takes queries (·, d, n_queries), panels
-    (·, d + 1, LANES), limits (·, n_queries), masks (tiles,) and sums (tiles, LANES), all
-    contiguous, tiles = n_queries n_panels, d ≥ 1.  For group g of the queries and panels b, b + 1,
-    … it makes the first line of the panel plus the product of query and the other lines, and
-    returns whether any such sum reaches its query's limit.  Only then it writes the sums, and as
-    bits which of them do.  Panels after the last are taken to be the last.
+    The first four arguments are rows (·, d, rows), which group of them, panels (·, d + 1, lanes),
+    and which panel; one after the last is taken to be the last.  A sum begins with the first line
+    of the panel, and the products of row and other lines are added one after the other.
+    """
+    x, panels = (context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 2))
+    number = context.get_value_type(signature.args[0].dtype)
+    width = 4 if isinstance(number, ir.FloatType) else 8
+    lanes = LINE // width
+    vectors = ir.VectorType(number, lanes)
+    unknown = ir.Constant(vectors, ir.Undefined)
+    zeros = ir.Constant(ir.VectorType(_INT, lanes), [0] * lanes)
+
+    def at(pointer: Any, place: Any) -> Any:
+        return builder.gep(pointer, [place])
+
+    def vector(pointer: Any) -> Any:
+        return builder.bitcast(pointer, vectors.as_pointer())
+
+    def load(pointer: Any) -> Any:
+        return builder.load(vector(pointer), align=width)
+
+    def spread(pointer: Any) -> Any:
+        one = builder.insert_element(unknown, builder.load(pointer), _INT(0))
+        return builder.shuffle_vector(one, unknown, zeros)
+
+    def store(value: Any, pointer: Any, place: int) -> None:
+        builder.store(value, vector(at(pointer, _LONG(place * lanes))), align=width)
+
+    d = builder.extract_value(x.shape, 1)
+    size = builder.mul(builder.add(d, _LONG(1)), _LONG(lanes))
+    last = builder.sub(builder.extract_value(panels.shape, 0), _LONG(1))
+    starts = []
+    for c in range(n_panels):
+        b = builder.add(args[3], _LONG(c))
+        b = builder.select(builder.icmp_signed("<", b, last), b, last)
+        starts.append(at(panels.data, builder.mul(b, size)))
+    row = at(x.data, builder.mul(args[1], builder.mul(d, _LONG(rows))))
+    firsts = [load(start) for start in starts]
+
+    before, loop, after = builder.block, *(builder.append_basic_block() for _ in range(2))
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    k = builder.phi(_LONG)
+    old = [builder.phi(vectors) for _ in range(rows * n_panels)]
+    following = builder.add(k, _LONG(1))
+    lines = [load(at(start, builder.mul(following, _LONG(lanes)))) for start in starts]
+    numbers = at(row, builder.mul(k, _LONG(rows)))
+    new: list[Any] = []
+    for r in range(rows):
+        factor = spread(at(numbers, _LONG(r)))
+        for line in lines:
+            product = builder.fmul(factor, line, flags=flags)
+            new.append(builder.fadd(old[len(new)], product, flags=flags))
+    k.add_incoming(_LONG(0), before)
+    k.add_incoming(following, loop)
+    for j, (a, b) in enumerate(zip(old, new, strict=True)):
+        a.add_incoming(firsts[j % n_panels], before)
+        a.add_incoming(b, loop)
+    builder.cbranch(builder.icmp_signed("<", following, d), loop, after)
+    builder.position_at_end(after)
+    return (at, spread, store), new
+
+
+def _above(rows: int, n_panels: int) -> Any:
+    """Return a function of compiled code that makes a tile and compares it.
+
+    ``above(queries, g, panels, b, limits, masks, sums)`` takes single-precision queries
+    (·, d, rows), panels (·, d + 1, LANES), limits (·, rows), masks (tiles,) and sums
+    (tiles, LANES), all contiguous, tiles = rows n_panels, d ≥ 1.  For group g of the queries and
+    panels b, b + 1, … it returns whether any sum reaches its query's limit.  Only then it writes
+    the sums, and as bits which of them do.
     """
 
     def above(
         typing: Any, queries: Any, g: Any, panels: Any, b: Any, limits: Any, masks: Any, sums: Any
     ) -> Any:
         index = types.int64
-        signature = types.boolean(queries, index, panels, index, limits, masks, sums)
-        return signature, _build
+        return types.boolean(queries, index, panels, index, limits, masks, sums), build
 
-    def _build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def array(k: int) -> Any:
-            return context.make_array(signature.args[k])(context, builder, args[k])
-
-        def at(pointer: Any, place: Any) -> Any:
-            return builder.gep(pointer, [place])
-
-        def vector(pointer: Any) -> Any:
-            return builder.bitcast(pointer, _SINGLES.as_pointer())
-
-        def load(pointer: Any) -> Any:
-            return builder.load(vector(pointer), align=4)
-
-        def spread(pointer: Any) -> Any:
-            one = builder.insert_element(_UNKNOWN, builder.load(pointer), _INT(0))
-            return builder.shuffle_vector(one, _UNKNOWN, _FIRST)
-
-        queries, panels, limits, masks, sums = (array(k) for k in (0, 2, 4, 5, 6))
-        d = builder.extract_value(queries.shape, 1)
-        size = builder.mul(builder.add(d, _LONG(1)), _LONG(LANES))
-        last = builder.sub(builder.extract_value(panels.shape, 0), _LONG(1))
-        starts = []
-        for c in range(n_panels):
-            b = builder.add(args[3], _LONG(c))
-            b = builder.select(builder.icmp_signed("<", b, last), b, last)
-            starts.append(at(panels.data, builder.mul(b, size)))
-        query = at(queries.data, builder.mul(args[1], builder.mul(d, _LONG(n_queries))))
-        firsts = [load(start) for start in starts]
-
-        before, loop, after = builder.block, *(builder.append_basic_block() for _ in range(2))
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        k = builder.phi(_LONG)
-        old = [builder.phi(_SINGLES) for _ in range(n_queries * n_panels)]
-        following = builder.add(k, _LONG(1))
-        lines = [load(at(start, builder.mul(following, _LONG(LANES)))) for start in starts]
-        numbers = at(query, builder.mul(k, _LONG(n_queries)))
-        new: list[Any] = []
-        for r in range(n_queries):
-            x = spread(at(numbers, _LONG(r)))
-            for line in lines:
-                product = builder.fmul(x, line, flags=["contract"])
-                new.append(builder.fadd(old[len(new)], product, flags=["contract"]))
-        k.add_incoming(_LONG(0), before)
-        k.add_incoming(following, loop)
-        for j, (a, b) in enumerate(zip(old, new, strict=True)):
-            a.add_incoming(firsts[j % n_panels], before)
-            a.add_incoming(b, loop)
-        builder.cbranch(builder.icmp_signed("<", following, d), loop, after)
-
-        builder.position_at_end(after)
-        limit = at(limits.data, builder.mul(args[1], _LONG(n_queries)))
-        bounds = [spread(at(limit, _LONG(r))) for r in range(n_queries)]
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (at, spread, store), totals = _sums(
+            context, builder, signature, args, rows, n_panels, ["contract"]
+        )
+        limits, masks, sums = (
+            context.make_array(signature.args[k])(context, builder, args[k]) for k in (4, 5, 6)
+        )
+        limit = at(limits.data, builder.mul(args[1], _LONG(rows)))
+        bounds = [spread(at(limit, _LONG(r))) for r in range(rows)]
         reached = [
-            builder.fcmp_ordered(">=", total, bounds[j // n_panels]) for j, total in enumerate(new)
+            builder.fcmp_ordered(">=", total, bounds[j // n_panels])
+            for j, total in enumerate(totals)
         ]
         some = reached[0]
         for one in reached[1:]:
             some = builder.or_(some, one)
         found = builder.icmp_unsigned("!=", builder.bitcast(some, _BITS), _BITS(0))
         with builder.if_then(found, likely=False):
-            for j, total in enumerate(new):
+            for j, total in enumerate(totals):
                 builder.store(builder.bitcast(reached[j], _BITS), at(masks.data, _LONG(j)))
-                builder.store(total, vector(at(sums.data, _LONG(j * LANES))), align=4)
+                store(total, sums.data, j)
         return found
 
     return intrinsic(above)
 
 
-above_bulk = _tile(TOGETHER, 1)
-above_one = _tile(1, AHEAD)
+def _products(typing: Any, X: Any, g: Any, panels: Any, b: Any, sums: Any) -> Any:
+    """Write the sums of a tile of TOGETHER rows and one panel, of either precision."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        # Not contracted: products are rounded before they are added, on every processor.
+        (_, _, store), totals = _sums(context, builder, signature, args, TOGETHER, 1, [])
+        sums = context.make_array(signature.args[4])(context, builder, args[4])
+        for j, total in enumerate(totals):
+            store(total, sums.data, j)
+        return context.get_dummy_value()
+
+    return types.void(X, types.int64, panels, types.int64, sums), build
+
+
+products: Any = intrinsic(_products)
+above_bulk = _above(TOGETHER, 1)
+above_one = _above(1, AHEAD)

@@ -18,6 +18,7 @@ from tagstream.examples import count_labels
 from tagstream.fastmap import Basis
 from tagstream.labels import Labels, as_array, read_labels
 from tagstream.memory import LocalStore, Store
+from tagstream.threads import in_threads
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,7 +28,8 @@ __all__ = ["BLOCK", "Explanation", "Item", "Located", "Neighbor", "NeighborClass
 Positions = npt.NDArray[np.int64]
 
 BLOCK = 4096  # examples that are embedded and looked up at a time,
-CELLS = 1 << 22  # or fewer where there are many labels
+CELLS = 1 << 22  # or fewer where there are many labels,
+SHARED = 512  # or where threads share them
 
 
 @dataclass(frozen=True)
@@ -216,11 +218,15 @@ class NeighborClassifier(StreamClassifier):
         rows = X.astype(np.float32, copy=False)
         if not len(self._store):
             return np.zeros((rows.shape[0], len(self.classes_)))
-        size = self._block()
-        parts = [
-            self._scored(self._locate(cut_rows(rows, first, first + size), self._n_asked()))
-            for first in range(0, max(rows.shape[0], 1), size)
-        ]
+        k, size = self._n_asked(), self._block()
+        shared = rows.shape[0] >= 2 * SHARED and isinstance(self._store, LocalStore)
+        size = min(size, SHARED) if shared else size
+
+        def score(first: int) -> npt.NDArray[np.float64]:
+            return self._scored(self._locate(cut_rows(rows, first, first + size), k))
+
+        starts = range(0, max(rows.shape[0], 1), size)
+        parts = list(in_threads(score, starts, worth=shared))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _block(self) -> int:

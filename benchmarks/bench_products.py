@@ -1,0 +1,171 @@
+"""Search and projection beside the bare products of BLAS, and two threads beside one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers import K
+from benchmarks.timing import Section, claim, race, seconds
+from tagstream import OML, make_stream, threads
+from tagstream.kernels import project_dense
+from tagstream.memory import DenseRows
+
+WIDTHS = (14, 32, 101)
+TILES = ((128, 2048), (512, 2048), (512, 4096))  # of the bare product; the best counts
+# Rows, features, outputs, precision: a lift, and P after it or without one.
+SHAPES = (
+    (1000, 100, 512, np.float32),
+    (1000, 294, 1000, np.float32),
+    (1000, 512, 14, np.float64),
+    (1000, 100, 32, np.float64),
+    (1000, 512, 101, np.float64),
+)
+
+
+def _tiled(queries: np.ndarray, rows: np.ndarray, height: int, width: int) -> Callable[[], None]:
+    out = np.zeros((height, width), np.float32)
+
+    def multiply() -> None:
+        for i in range(0, len(queries), height):
+            some = queries[i : i + height]
+            for j in range(0, len(rows), width):
+                part = rows[j : j + width]
+                np.matmul(some, part.T, out=out[: len(some), : len(part)])
+
+    return multiply
+
+
+def _search(d: int, n: int, m: int, turns: int) -> tuple[float, float]:
+    """Return the times of our search and of the best bare tiled product."""
+    rng = np.random.default_rng(d)
+    stored, queries = (rng.normal(size=(size, d)).astype(np.float32) for size in (n, m))
+    rows = DenseRows(d)
+    rows.append(stored)
+    calls: dict[str, Any] = {"ours": lambda: rows.search(queries, K)}
+    for height, width in TILES:
+        calls[f"{height} x {width}"] = _tiled(queries, stored, height, width)
+    best = _raced(calls, turns)
+    return best.pop("ours"), min(best.values())
+
+
+def _projection(shape: Any, turns: int) -> tuple[float, float]:
+    n, p, m, dtype = shape
+    rng = np.random.default_rng(p)
+    X = rng.normal(size=(n, p)).astype(np.float32)
+    W, c, out = rng.normal(size=(p, m)).astype(dtype), np.zeros(m, dtype), np.zeros((n, m), dtype)
+    wide = X.astype(dtype)
+    calls = {
+        "ours": lambda: project_dense(X, W, c, out),
+        "BLAS": lambda: np.matmul(wide, W, out=out),
+    }
+    best = _raced(calls, turns)
+    return best["ours"], best["BLAS"]
+
+
+def _raced(calls: dict[str, Any], turns: int) -> dict[str, float]:
+    for call in calls.values():
+        call()
+    return race({name: lambda call=call: seconds(call) for name, call in calls.items()}, turns)
+
+
+def _by_the_clock(job: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = job()
+    return time.perf_counter() - start, result
+
+
+def _threads(n: int, m: int, turns: int) -> dict[str, tuple[float, float, bool]]:
+    """Return seconds of one thread and of two, and whether their results are the same bits."""
+    stream = make_stream(n + m, p=100, q=14, seed=5)
+    X = stream.X.astype(np.float32)
+    model = OML(random_state=0).fit(X[:n], stream.Y[:n])
+    model.refit()
+    jobs: dict[str, Callable[[], Any]] = {
+        "predict": lambda: model.predict_proba(X[n:]),
+        "refit": lambda: model.refit().P_,
+    }
+    usual, made = threads.n_threads, {}
+    try:
+        for name, job in jobs.items():
+            best, results = [np.inf, np.inf], [None, None]
+            for _ in range(turns):
+                for i in range(2):
+                    threads.n_threads = lambda i=i: i + 1
+                    taken, results[i] = _by_the_clock(job)
+                    best[i] = min(best[i], taken)
+            made[name] = (*best, np.array_equal(*results))
+    finally:
+        threads.n_threads = usual
+    return made
+
+
+def run(quick: bool) -> Section:
+    n, m, turns = (4000, 400, 2) if quick else (20_000, 2000, 7)
+    rows, claims = [], []
+    for d in WIDTHS:
+        ours, bare = _search(d, n, m, turns)
+        rows.append({"what": f"search, d = {d}", "ms": ours * 1e3, "beside, ms": bare * 1e3})
+        claims.append(
+            claim(
+                f"search, d = {d}, time over the bare tiled product",
+                ours / bare,
+                1.6,
+                limit="the product by BLAS in its best tiles",
+                limit_value=bare * 1e3,
+                limit_unit="ms",
+                distance=ours / bare,
+            )
+        )
+    for shape in SHAPES:
+        ours, bare = _projection(shape, turns)
+        name = f"projection, {shape[0]:,} x {shape[1]} by {shape[2]}, {np.dtype(shape[3])}"
+        rows.append({"what": name, "ms": ours * 1e3, "beside, ms": bare * 1e3})
+        claims.append(
+            claim(
+                f"{name}: rate over that of BLAS",
+                bare / ours,
+                0.5,
+                at_least=True,
+                limit="BLAS, which may sum in any order and fuse",
+                limit_value=bare * 1e3,
+                limit_unit="ms",
+                distance=ours / bare,
+            )
+        )
+    for name, (one, two, same) in _threads(n, 2 * m, turns).items():
+        rows.append({"what": f"{name}, two threads beside one", "ms": two * 1e3,
+                     "beside, ms": one * 1e3})  # fmt: skip
+        claims += [
+            claim(
+                f"{name} in two threads, rate over one, by the clock",
+                one / two,
+                1.6,
+                at_least=True,
+                limit="two idle processors",
+                limit_value=2.0,
+                limit_unit="x",
+            ),
+            claim(
+                f"{name} in two threads, share of the results that are the same bits",
+                float(same),
+                1,
+                unit="",
+                at_least=True,
+                limit="compared bit for bit",
+            ),
+        ]
+    for row in rows:
+        row["ratio"] = row["ms"] / row["beside, ms"]
+    return {
+        "title": "Products, and both cores",
+        "equal": f"{n:,} stored rows, {m:,} queries, k = {K}, normal random numbers; the same "
+        "shapes and precision for BLAS, one thread, processor time.",
+        "differs": "BLAS only multiplies. Threads are timed by the clock, so others on the machine "
+        "count.",
+        "rows": rows,
+        "claims": claims,
+    }
