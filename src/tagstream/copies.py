@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from tagstream.checks import LARGEST_COUNT, expect, expect_keys
 from tagstream.fastmap import Inputs
-from tagstream.kernels import compiled
+from tagstream.kernels import compiled, compiled_inside
 
 __all__ = ["BINS", "Copies", "Nearest", "most_similar"]
 
@@ -52,7 +52,7 @@ class Nearest(NamedTuple):
     similarities: Vector
 
 
-@compiled
+@compiled_inside
 def _remember(queries: Inputs, i: int, keys: Ints, values: Vector) -> float:
     """Write a sparse row into an open-addressing table; return the sum of its squares."""
     for place in range(keys.shape[0]):
@@ -67,7 +67,7 @@ def _remember(queries: Inputs, i: int, keys: Ints, values: Vector) -> float:
     return total
 
 
-@compiled
+@compiled_inside
 def _cosine(stored: Inputs, a: int, mine: float, keys: Ints, values: Vector) -> float:
     """Return the cosine of a stored row and the one remembered, 0 if one of them is empty."""
     dot, theirs, mask = 0.0, 0.0, keys.shape[0] - 1
@@ -84,7 +84,7 @@ def _cosine(stored: Inputs, a: int, mine: float, keys: Ints, values: Vector) -> 
     return float(dot / product) if product > 0.0 else 0.0
 
 
-@compiled
+@compiled_inside
 def _closeness(stored: Inputs, a: int, queries: Inputs, i: int, factor: Vector) -> float:
     """Return 1 − d²/(2p) of two dense rows whose columns are multiplied by ``factor``."""
     total = 0.0
@@ -156,7 +156,7 @@ def most_similar(
     return Nearest(best, similarities)
 
 
-@compiled
+@compiled_inside
 def _bin(similarity: float) -> int:
     """Return the bin of a similarity, −1 below all of them."""
     found = -1
@@ -166,7 +166,7 @@ def _bin(similarity: float) -> int:
     return found
 
 
-@compiled
+@compiled_inside
 def _bit(packed: Bytes, row: int, j: int) -> int:
     return int(packed[row, j >> 3] >> (7 - (j & 7)) & 1)
 

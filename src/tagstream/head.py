@@ -58,7 +58,7 @@ from tagstream.fastmap import (
     residual,
     step,
 )
-from tagstream.kernels import compiled
+from tagstream.kernels import compiled, compiled_inside
 
 __all__ = ["NEAR", "PARTS", "VOTES", "Evidence", "Head", "Scores"]
 
@@ -159,12 +159,12 @@ class Queue(NamedTuple):
     at: Ints
 
 
-@compiled
+@compiled_inside
 def _count_votes(
     found: Ints,
     labels: Bytes,
     known: Bytes,
-    sizes: tuple[int, ...],
+    sizes: Ints,
     most: int,
     half_log: Vector,
     f: Vector,
@@ -177,7 +177,7 @@ def _count_votes(
     q = f.shape[0]
     yes, unknown = np.zeros(q, np.int64), np.zeros(q, np.int64)
     voters = 0
-    for c in range(len(sizes)):
+    for c in range(sizes.shape[0]):
         while voters < min(sizes[c], most, found.shape[0]) and found[voters] >= 0:
             row = found[voters]
             for b in range(labels.shape[1]):
@@ -194,13 +194,13 @@ def _count_votes(
             f[j, first + c] = half_log[yes[j]] - half_log[voters - unknown[j] - yes[j]]
 
 
-@compiled
+@compiled_inside
 def _quarter_logit(z: float) -> float:
     z = min(max(z, CLIP), 1.0 - CLIP)
     return 0.25 * math.log(z / (1.0 - z))
 
 
-@compiled
+@compiled_inside
 def _range_seen(A: Vector, column: int) -> tuple[float, float]:
     """Return the range in which the weight of some evidence was learnt: mean ± 3 deviations.
 
@@ -211,12 +211,13 @@ def _range_seen(A: Vector, column: int) -> tuple[float, float]:
     return mean - WIDTH * deviation, mean + WIDTH * deviation
 
 
-@compiled
+@compiled_inside
 def _gather(
     weights: Weights,
     evidence: Evidence,
     i: int,
-    sizes: tuple[int, ...],
+    sizes: Ints,
+    near: Ints,
     most: int,
     half_log: Vector,
     past: History,
@@ -231,8 +232,15 @@ def _gather(
     q = f.shape[0]
     for j in range(q):
         f[j, 0] = 1.0
-    _count_votes(evidence.found[i], evidence.labels, evidence.known, sizes, most, half_log, f, 1)
-    column = 1 + len(sizes)
+    column = 1 + sizes.shape[0]
+    for turn in range(2 if evidence.near.shape[0] else 1):  # one call, compiled once
+        if turn == 0:
+            found, counts, first = evidence.found[i], sizes, 1
+        else:
+            found, counts, first = evidence.near[i], near, column + N_OTHERS
+        _count_votes(
+            found, evidence.labels, evidence.known, counts, most, half_log, f, np.int64(first)
+        )
     regressed = evidence.Z.shape[0] > 0
     if regressed:
         for j in range(q):
@@ -256,20 +264,9 @@ def _gather(
         f[j, column + LAST] = past.last[j]
         f[j, column + RECENT] = 0.25 * math.log((past.fast[j] + 0.02) / (1.02 - past.fast[j]))
         f[j, column + LONGER] = past.slow[j]
-    if evidence.near.shape[0]:
-        _count_votes(
-            evidence.near[i],
-            evidence.labels,
-            evidence.known,
-            NEAR,
-            most,
-            half_log,
-            f,
-            column + N_OTHERS,
-        )
 
 
-@compiled
+@compiled_inside
 def _log_odds(weights: Weights, f: Vector, j: int) -> float:
     total = 0.0
     for c in range(f.shape[1]):
@@ -277,7 +274,7 @@ def _log_odds(weights: Weights, f: Vector, j: int) -> float:
     return total
 
 
-@compiled
+@compiled_inside
 def _probability(log_odds: float) -> float:
     return 1.0 / (1.0 + math.exp(-log_odds))
 
@@ -306,7 +303,7 @@ def _solve(A: Vector, g: Vector) -> Vector:
     return x
 
 
-@compiled
+@compiled_inside
 def _update(weights: Weights, f: Vector, p: Vector, y: Bytes, past: History) -> None:
     """Take the Newton step of one item with labels ``y`` (q,) of 0, 1 and 2 (not known)."""
     w, A, d, a = weights
@@ -341,7 +338,7 @@ def _update(weights: Weights, f: Vector, p: Vector, y: Bytes, past: History) -> 
         w[c] += move[c]
 
 
-@compiled
+@compiled_inside
 def _is_known(y: Bytes) -> bool:
     """Whether anything is known of an item with labels ``y`` of 0, 1 and 2."""
     for j in range(y.shape[0]):
@@ -350,7 +347,7 @@ def _is_known(y: Bytes) -> bool:
     return len(y) == 0
 
 
-@compiled
+@compiled_inside
 def _absorb(past: History, y: Bytes) -> None:
     """Add an example with labels ``y`` (q,) of 0, 1 and 2 to the history."""
     if not _is_known(y):
@@ -378,7 +375,7 @@ def _count(past: History, y: Bytes, sign: int) -> None:
                 past.n[j] += sign * y[j]
 
 
-@compiled
+@compiled_inside
 def _stored_labels(labels: Bytes, known: Bytes, row: int, y: Bytes) -> None:
     """Unpack the labels of the stored item ``row`` into ``y`` of 0, 1 and 2."""
     for j in range(y.shape[0]):
@@ -396,7 +393,8 @@ def _learn(
     queue: Queue,
     fast: FastState,
     evidence: Evidence,
-    sizes: tuple[int, ...],
+    sizes: Ints,
+    near: Ints,
     half_log: Vector,
     first_kept: Ints,
     Y: Bytes,
@@ -412,7 +410,7 @@ def _learn(
         if not has_room(fast, evidence.inputs, i):
             return i
         y = Y[i]
-        _gather(weights, evidence, i, sizes, sizes[-1], half_log, behind, fast, z_plus, f)
+        _gather(weights, evidence, i, sizes, near, sizes[-1], half_log, behind, fast, z_plus, f)
         for j in range(q):
             out[i, j] = _probability(_log_odds(weights, f, j)) if behind.n[j] > 0 else 0.0
         if _is_known(y):
@@ -446,7 +444,8 @@ def _score(
     now: History,
     fast: FastState,
     evidence: Evidence,
-    sizes: tuple[int, ...],
+    sizes: Ints,
+    near: Ints,
     half_log: Vector,
     p: Vector,
     log_odds: Vector,
@@ -455,11 +454,11 @@ def _score(
     """Write the probabilities of all items and, where there is room, what they are made of."""
     q = p.shape[1]
     f, z_plus = np.zeros((q, weights.w.shape[0])), np.zeros(q)
-    column = 1 + len(sizes)
+    column = 1 + sizes.shape[0]
     # Of very few, the nearest third: if all of them vote, votes tell nothing.
     most = max(now.t[0] // 3, 1) if now.t[0] < VERY_FEW else sizes[-1]
     for i in range(p.shape[0]):
-        _gather(weights, evidence, i, sizes, most, half_log, now, fast, z_plus, f)
+        _gather(weights, evidence, i, sizes, near, most, half_log, now, fast, z_plus, f)
         for j in range(q):
             known = now.n[j] > 0
             total = _log_odds(weights, f, j) if known else -np.inf
@@ -517,6 +516,7 @@ class Head:
 
     def __init__(self, votes: tuple[int, ...] = VOTES, *, near: bool, lag: int = 0) -> None:
         self.votes, self.near, self.lag = votes, near, lag
+        self._sizes, self._near_sizes = np.array(votes, np.int64), np.array(NEAR, np.int64)
         self._half_log = 0.5 * np.log(np.arange(max(*votes, *NEAR) + 1) + 0.5)
         w = start_weights(votes, near)
         m = len(w)
@@ -613,7 +613,7 @@ class Head:
         while True:
             done = _learn(
                 self.weights, self.now, self.behind, self._queue, fast.state, evidence,
-                self.votes, self._half_log, kept, marked, done, out,
+                self._sizes, self._near_sizes, self._half_log, kept, marked, done, out,
             )  # fmt: skip
             if done == len(Y):
                 return out
@@ -635,7 +635,8 @@ class Head:
 
     def _score(self, evidence: Evidence, fast: FastMap, *out: Vector) -> None:
         _score(
-            self.weights, self.now, fast.state, evidence, self.votes, self._half_log, *out
+            self.weights, self.now, fast.state, evidence, self._sizes, self._near_sizes,
+            self._half_log, *out,
         )  # fmt: skip
 
     def recount(self, Y: Bytes, sign: int, known: npt.NDArray[np.bool_] | None = None) -> None:
