@@ -143,7 +143,7 @@ class FastState(NamedTuple):
 
 
 @compiled_inside
-def _find(keys: npt.NDArray[np.int32], feature: int) -> int:
+def _find(keys: npt.NDArray[np.int32], feature: Any) -> int:
     """Return the place in the table where ``feature`` is, or belongs."""
     mask = keys.shape[0] - 1
     place = (feature * 2654435761 >> 7) & mask
@@ -162,7 +162,7 @@ def add_correction(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
     total = np.zeros(D.shape[1]) if reduced else z
     first, last = (indptr[i], indptr[i + 1]) if indptr.shape[0] else (0, D.shape[0])
     for e in range(first, last):
-        row = e
+        row: Any = e
         if indptr.shape[0]:
             place = _find(keys, np.int64(inputs.indices[e]))
             if keys[place] == EMPTY:
@@ -194,7 +194,7 @@ def _own_row(
     keys: npt.NDArray[np.int32],
     slots: npt.NDArray[np.int32],
     counters: npt.NDArray[np.int64],
-    feature: int,
+    feature: Any,
 ) -> int:
     """Return the row of ``feature`` that may be written: a new one, or a copy of a shared one."""
     place = _find(keys, feature)
@@ -238,7 +238,7 @@ def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
     gain = np.zeros(last - first)  # x/(ρ + s)
     h = 0.0
     for a in range(last - first):
-        feature = a
+        feature: Any = a
         if sparse:
             feature = np.int64(inputs.indices[first + a])
             x = np.float64(inputs.data[first + a])

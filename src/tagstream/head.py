@@ -168,7 +168,7 @@ def _count_votes(
     most: int,
     half_log: Vector,
     f: Vector,
-    first: int,
+    first: Any,
 ) -> None:
     """Write L_k into the columns of ``f`` from ``first`` on, one for each k of ``sizes``.
 
