@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.kernels import compiled, project_dense
+from tagstream.kernels import compiled
 
 __all__ = [
     "BLIND",
@@ -143,49 +143,39 @@ class FastState(NamedTuple):
 
 
 @compiled
-def _find(fast: FastState, feature: int) -> int:
+def _find(keys: npt.NDArray[np.int32], feature: Any) -> int:
     """Return the place in the table where ``feature`` is, or belongs."""
-    mask = fast.keys.shape[0] - 1
+    mask = keys.shape[0] - 1
     place = (feature * 2654435761 >> 7) & mask
-    while fast.keys[place] != EMPTY and fast.keys[place] != feature:
+    while keys[place] != EMPTY and keys[place] != feature:
         place = (place + 1) & mask
     return int(place)
 
 
 @compiled
 def add_correction(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
-    """Add Dᵀx of input ``i``, or B(Dᵀx), to ``z`` (q,)."""
+    """Add Dᵀx of input ``i``, or B(Dᵀx), to ``z`` (q,), feature by feature."""
     if fast.s.shape[0] == 0:
         return
-    if fast.B.shape[1] == 0:
-        _add_product(fast, inputs, i, z)
-        return
-    c = np.zeros((1, fast.D.shape[1]))
-    _add_product(fast, inputs, i, c[0])
-    seen = np.empty((1, fast.B.shape[0]))
-    project_dense(c, fast.rows, z[: fast.B.shape[0]], seen)
-    for j in range(fast.B.shape[0]):
-        z[j] = seen[0, j]
-
-
-@compiled
-def _add_product(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
-    """Add Dᵀx of input ``i`` to ``z``, feature by feature."""
-    q = z.shape[0]
-    if inputs.indptr.shape[0]:
-        for e in range(inputs.indptr[i], inputs.indptr[i + 1]):
-            place = _find(fast, inputs.indices[e])
-            if fast.keys[place] != EMPTY:
-                x = np.float64(inputs.data[e])
-                row = fast.D[fast.slots[place]]
-                for j in range(q):
-                    z[j] += x * row[j]
-    else:
-        for k in range(fast.D.shape[0]):
-            x = (np.float64(inputs.dense[i, k]) - fast.shift[k]) * fast.factor[k]
-            row = fast.D[k]
-            for j in range(q):
-                z[j] += x * row[j]
+    D, keys, slots, indptr = fast.D, fast.keys, fast.slots, inputs.indptr
+    reduced = fast.B.shape[1] > 0
+    total = np.zeros(D.shape[1]) if reduced else z
+    first, last = (indptr[i], indptr[i + 1]) if indptr.shape[0] else (0, D.shape[0])
+    for e in range(first, last):
+        row: Any = e
+        if indptr.shape[0]:
+            place = _find(keys, np.int64(inputs.indices[e]))
+            if keys[place] == EMPTY:
+                continue
+            x, row = np.float64(inputs.data[e]), np.int64(slots[place])
+        else:
+            x = (np.float64(inputs.dense[i, e]) - fast.shift[e]) * fast.factor[e]
+        for j in range(D.shape[1]):
+            total[j] += x * D[row, j]
+    if reduced:
+        for k in range(total.shape[0]):
+            for j in range(fast.B.shape[0]):
+                z[j] += total[k] * fast.rows[k, j]
 
 
 @compiled
@@ -198,24 +188,31 @@ def has_room(fast: FastState, inputs: Inputs, i: int) -> bool:
 
 
 @compiled
-def _own_row(fast: FastState, feature: int) -> int:
+def _own_row(
+    D: npt.NDArray[np.float32],
+    added: Vector,
+    keys: npt.NDArray[np.int32],
+    slots: npt.NDArray[np.int32],
+    counters: npt.NDArray[np.int64],
+    feature: Any,
+) -> int:
     """Return the row of ``feature`` that may be written: a new one, or a copy of a shared one."""
-    place = _find(fast, feature)
-    new = int(fast.counters[USED])
-    if fast.keys[place] == EMPTY:
-        fast.keys[place] = feature
-        for j in range(fast.D.shape[1]):  # a loop: numba takes seconds over a slice
-            fast.D[new, j] = 0.0
-        fast.added[new] = 0.0
+    place = _find(keys, feature)
+    new = int(counters[USED])
+    if keys[place] == EMPTY:
+        keys[place] = feature
+        for j in range(D.shape[1]):  # a loop: numba takes seconds over a slice
+            D[new, j] = 0.0
+        added[new] = 0.0
     else:
-        row = int(fast.slots[place])
-        if row >= fast.counters[FROZEN]:
+        row = int(slots[place])
+        if row >= counters[FROZEN]:
             return row
-        for j in range(fast.D.shape[1]):
-            fast.D[new, j] = fast.D[row, j]
-        fast.added[new] = fast.added[row]
-    fast.slots[place] = new
-    fast.counters[USED] = new + 1
+        for j in range(D.shape[1]):
+            D[new, j] = D[row, j]
+        added[new] = added[row]
+    slots[place] = new
+    counters[USED] = new + 1
     return new
 
 
@@ -224,47 +221,43 @@ def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
     """Learn input ``i``, whose residuals are ``r`` (q,), 0 for what is not to be learnt."""
     if fast.s.shape[0] == 0:
         return
+    D, added, indptr = fast.D, fast.added, inputs.indptr
+    q = D.shape[1]
+    move = np.zeros(q)
     if fast.B.shape[1] == 0:
-        _move(fast, inputs, i, r)
-        return
-    c = np.zeros(fast.D.shape[1])
-    for j in range(fast.B.shape[0]):
-        if abs(r[j]) > UNSEEN:
-            x, row = r[j], fast.B[j]
-            for k in range(c.shape[0]):
-                c[k] += x * row[k]
-    _move(fast, inputs, i, c)
-
-
-@compiled
-def _move(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
-    q = r.shape[0]
-    sparse = inputs.indptr.shape[0] > 0
-    first, last = (inputs.indptr[i], inputs.indptr[i + 1]) if sparse else (0, fast.D.shape[0])
-    own = np.empty(last - first, np.int64)
-    gain = np.empty(last - first)  # x/(ρ + s)
+        for j in range(q):
+            move[j] = r[j]
+    else:
+        for j in range(fast.B.shape[0]):
+            if abs(r[j]) > UNSEEN:
+                for k in range(q):
+                    move[k] += r[j] * fast.B[j, k]
+    sparse = indptr.shape[0] > 0
+    first, last = (indptr[i], indptr[i + 1]) if sparse else (0, D.shape[0])
+    own = np.zeros(last - first, np.int64)
+    gain = np.zeros(last - first)  # x/(ρ + s)
     h = 0.0
     for a in range(last - first):
+        feature: Any = a
         if sparse:
-            feature = int(inputs.indices[first + a])
+            feature = np.int64(inputs.indices[first + a])
             x = np.float64(inputs.data[first + a])
-            own[a] = _own_row(fast, feature)
+            own[a] = _own_row(D, added, fast.keys, fast.slots, fast.counters, feature)
         else:
-            feature = own[a] = a
+            own[a] = a
             x = (np.float64(inputs.dense[i, a]) - fast.shift[a]) * fast.factor[a]
-        gain[a] = x / (fast.rho[0] + fast.s[feature] + fast.added[own[a]])
+        gain[a] = x / (fast.rho[0] + fast.s[feature] + added[own[a]])
         h += x * gain[a]
-        fast.added[own[a]] += x * x
+        added[own[a]] += x * x
     share = RATE / (1.0 + RATE * h)
-    move = np.empty(q)
     for j in range(q):
-        move[j] = share * r[j]
+        move[j] *= share
     for a in range(last - first):
-        row = fast.D[own[a]]
+        row = own[a]
         for j in range(q):
-            moved = np.float64(row[j]) + gain[a] * move[j]
+            moved = np.float64(D[row, j]) + gain[a] * move[j]
             if abs(moved) <= LARGEST_WEIGHT:  # what is left of a quotient of extremes is no sum
-                row[j] = moved
+                D[row, j] = moved
 
 
 @compiled
@@ -298,7 +291,7 @@ def _apply(fast: FastState, inputs: Inputs, Z: Vector) -> None:
 @compiled
 def _insert_all(fast: FastState, features: npt.NDArray[np.int32]) -> None:
     for row in range(features.shape[0]):
-        place = _find(fast, features[row])
+        place = _find(fast.keys, np.int64(features[row]))
         fast.keys[place] = features[row]
         fast.slots[place] = row
 

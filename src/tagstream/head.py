@@ -192,11 +192,11 @@ def _count_votes(
     found: Ints,
     labels: Bytes,
     known: Bytes,
-    sizes: tuple[int, ...],
+    sizes: Ints,
     most: int,
     half_log: Vector,
     f: Vector,
-    first: int,
+    first: Any,
 ) -> None:
     """Write L_k into the columns of ``f`` from ``first`` on, one for each k of ``sizes``.
 
@@ -205,7 +205,7 @@ def _count_votes(
     q = f.shape[0]
     yes, unknown = np.zeros(q, np.int64), np.zeros(q, np.int64)
     voters = 0
-    for c in range(len(sizes)):
+    for c in range(sizes.shape[0]):
         while voters < min(sizes[c], most, found.shape[0]) and found[voters] >= 0:
             row = found[voters]
             for b in range(labels.shape[1]):
@@ -244,7 +244,8 @@ def _gather(
     weights: Weights,
     evidence: Evidence,
     i: int,
-    sizes: tuple[int, ...],
+    sizes: Ints,
+    near: Ints,
     most: int,
     half_log: Vector,
     past: History,
@@ -259,8 +260,15 @@ def _gather(
     q = f.shape[0]
     for j in range(q):
         f[j, 0] = 1.0
-    _count_votes(evidence.found[i], evidence.labels, evidence.known, sizes, most, half_log, f, 1)
-    column = 1 + len(sizes)
+    column = 1 + sizes.shape[0]
+    for turn in range(2 if evidence.near.shape[0] else 1):  # one call, compiled once
+        if turn == 0:
+            found, counts, first = evidence.found[i], sizes, 1
+        else:
+            found, counts, first = evidence.near[i], near, column + N_OTHERS
+        _count_votes(
+            found, evidence.labels, evidence.known, counts, most, half_log, f, np.int64(first)
+        )
     regressed = evidence.Z.shape[0] > 0
     if regressed:
         for j in range(q):
@@ -284,17 +292,6 @@ def _gather(
         f[j, column + LAST] = past.last[j]
         f[j, column + RECENT] = 0.25 * math.log((past.fast[j] + 0.02) / (1.02 - past.fast[j]))
         f[j, column + LONGER] = past.slow[j]
-    if evidence.near.shape[0]:
-        _count_votes(
-            evidence.near[i],
-            evidence.labels,
-            evidence.known,
-            NEAR,
-            most,
-            half_log,
-            f,
-            column + N_OTHERS,
-        )
 
 
 @compiled
@@ -472,7 +469,8 @@ def learn_items(
     indices: npt.NDArray[np.int32],
     data: Singles,
     dense: Singles,
-    sizes: tuple[int, ...],
+    sizes: Ints,
+    near_sizes: Ints,
     half_log: Vector,
     first_kept: Ints,
     Y: Bytes,
@@ -501,7 +499,9 @@ def learn_items(
         if not has_room(fast, evidence.inputs, i):
             return i
         y = Y[i]
-        _gather(weights, evidence, i, sizes, sizes[-1], half_log, behind, fast, z_plus, f)
+        _gather(
+            weights, evidence, i, sizes, near_sizes, sizes[-1], half_log, behind, fast, z_plus, f
+        )
         for j in range(q):
             out[i, j] = _probability(_log_odds(weights, f, j)) if behind.n[j] > 0 else 0.0
         if _is_known(y):
@@ -563,7 +563,8 @@ def score_items(
     indices: npt.NDArray[np.int32],
     data: Singles,
     dense: Singles,
-    sizes: tuple[int, ...],
+    sizes: Ints,
+    near_sizes: Ints,
     half_log: Vector,
     p: Vector,
     log_odds: Vector,
@@ -580,11 +581,11 @@ def score_items(
     evidence = Evidence(found, near, labels, known, regressed, inputs)
     q = p.shape[1]
     f, z_plus = np.zeros((q, weights.w.shape[0])), np.zeros(q)
-    column = 1 + len(sizes)
+    column = 1 + sizes.shape[0]
     # Of very few, the nearest third: if all of them vote, votes tell nothing.
     most = max(now.t[0] // 3, 1) if now.t[0] < VERY_FEW else sizes[-1]
     for i in range(p.shape[0]):
-        _gather(weights, evidence, i, sizes, most, half_log, now, fast, z_plus, f)
+        _gather(weights, evidence, i, sizes, near_sizes, most, half_log, now, fast, z_plus, f)
         for j in range(q):
             seen = now.n[j] > 0
             total = _log_odds(weights, f, j) if seen else -np.inf
@@ -642,6 +643,7 @@ class Head:
 
     def __init__(self, votes: tuple[int, ...] = VOTES, *, near: bool, lag: int = 0) -> None:
         self.votes, self.near, self.lag = votes, near, lag
+        self._sizes, self._near_sizes = np.array(votes, np.int64), np.array(NEAR, np.int64)
         # ½ ln(v + ½) for v = 0, 1, …
         self.half_log = 0.5 * np.log(np.arange(max(*votes, *NEAR) + 1) + 0.5)
         w = start_weights(votes, near, lag)
@@ -748,7 +750,8 @@ class Head:
         kept = np.empty(0, np.int64) if first_kept is None else first_kept
         fast.own()
         learnt = (*self.weights, *self.aims, *self.now, *self.behind, *self._queue)
-        rest = (*evidence[:-1], *evidence.inputs, self.votes, self.half_log, kept, marked)
+        sizes = (self._sizes, self._near_sizes, self.half_log)
+        rest = (*evidence[:-1], *evidence.inputs, *sizes, kept, marked)
         done = 0
         while True:
             arrays: Any = (*learnt, *fast.state, *rest, done, out)
@@ -773,8 +776,8 @@ class Head:
 
     def _score(self, evidence: Evidence, fast: FastMap, *out: Vector) -> None:
         arrays: Any = (
-            *self.weights, *self.now, *fast.state, *evidence[:-1], *evidence.inputs, self.votes,
-            self.half_log, *out,
+            *self.weights, *self.now, *fast.state, *evidence[:-1], *evidence.inputs,
+            self._sizes, self._near_sizes, self.half_log, *out,
         )  # fmt: skip
         score_items(*arrays)
 
