@@ -127,8 +127,7 @@ def test_rivals_are_compared_over_the_divisions_that_there_are():
     assert [row[:2] for row in rows] == [("emotions", title) for title in counted.MEASURES.values()]
     note = table["repeats_rivals"].note
     assert (
-        "OML, deciding for the measure (1 divisions) is better than the better kNN in 4 of 4"
-        in note
+        "OML, deciding for the measure (1 division) is better than the better kNN in 4 of 4" in note
     )
     assert (
         paper.make_tables(made_of(*folds[:-2], repeat_of("oml", 1, [0.9])))["repeats_rivals"] == ""
