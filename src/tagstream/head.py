@@ -576,9 +576,9 @@ class Head:
     @property
     def nbytes(self) -> int:
         """Bytes of the state."""
+        behind = sum(part.nbytes for part in self.behind) if self.lag else 0
         parts = [*self.weights, *self.aims, *self.now, *self._queue]
-        parts += self.behind if self.lag else ()
-        return sum(part.nbytes for part in parts)
+        return behind + sum(part.nbytes for part in parts)
 
     def grow(self, q: int) -> None:
         """Make room for ``q`` labels; the new ones are as if nobody ever had them."""
