@@ -577,7 +577,7 @@ class Head:
     def nbytes(self) -> int:
         """Bytes of the state."""
         behind = sum(part.nbytes for part in self.behind) if self.lag else 0
-        parts = [*self.weights, *self.aims, *self.now, *self._queue]
+        parts: list[npt.NDArray[Any]] = [*self.weights, *self.aims, *self.now, *self._queue]
         return behind + sum(part.nbytes for part in parts)
 
     def grow(self, q: int) -> None:

@@ -1006,7 +1006,7 @@ def _ranked_tags_verdict(results: Results) -> str:
 
     return (
         "What is learnt, whatever is decided: the tag's average precision is at least that of the "
-        f"best online SGD {told(0)}; with 1 % of false alarms for everyone its F1 is {told(1)}."
+        f"best online SGD {told(0)}; with 1 % of false alarms for everyone so is its F1 {told(1)}."
     )
 
 
