@@ -165,14 +165,10 @@ def compare(
     }
     rows = []
     for name, results in measured.items():
-        of_words = [result["P@1"] for result in measured["words"]]
-        gains = np.array([result["P@1"] for result in results]) - of_words
         rows.append(
             {
                 "features": titles[name],
                 **{key: float(np.mean([r[key] for r in results])) for key in results[0]},
-                "P@1 gained": float(gains.mean()),
-                "±": float(gains.std(ddof=1)) if divisions > 1 else None,
             }
         )
     return rows, speed
@@ -204,8 +200,7 @@ def section(records: list[Record], what: str, quick: bool) -> Section:
         )
     return {
         "equal": f"{LEARNT:,} texts learnt in random order, {ASKED:,} others suggested for, the "
-        f"same for all; means over {divisions} division(s), each with an error of about .015; "
-        "± the deviation of the gain over hashed words",
+        f"same for all; means over {divisions} division(s), each with an error of about .015",
         "differs": "TF-IDF sees all texts at once, as often as it likes; the time to encode is "
         "told apart",
         "skipped": skipped,

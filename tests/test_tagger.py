@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import threading
 
 import numpy as np
@@ -13,8 +14,9 @@ from tagstream import KNN, OLANSGD, OML, Tagger
 from tagstream.checks import DataError
 from tagstream.data import Batch, iter_csv, iter_jsonl
 from tagstream.persist import save
+from tagstream.projection import ridge
 from tagstream.tagger import Learnt
-from tagstream.text import Columns, Text
+from tagstream.text import Columns, Encoder, Text
 
 TOPICS = {
     "sea": "beach swim sand wave sail harbour",
@@ -86,6 +88,42 @@ def test_however_records_come_the_state_is_the_same(form):
         other.learn(some[:7])
         other.learn(some[7:])
     assert_same_state(state(other), state(whole))
+
+
+def embed(texts):
+    """Count letters and pairs of them: 58 numbers that most texts have."""
+    out = np.full((len(texts), 58), 0.1)
+    for row, text in zip(out, texts, strict=True):
+        for a, b in itertools.pairwise(text):
+            row[ord(a) % 29] += 1
+            row[29 + (ord(a) + ord(b)) % 29] += 1
+    return out
+
+
+@pytest.mark.parametrize("window", [None, 70])
+def test_beside_an_encoder_the_state_does_not_depend_on_cuts_or_on_a_file(
+    window, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ridge, "DIRECT", 40)  # beyond it by conjugate gradients
+    some, whole, other = records(150, seed=2), *(
+        Tagger(OML(random_state=0, window=window), featurizer=Encoder(embed)) for _ in range(2)
+    )  # fmt: skip
+    whole.learn(some)
+    for record in some[:90]:
+        other.learn(record)
+    other.save(tmp_path / "m.tgs")
+    other = Tagger.open(tmp_path / "m.tgs", encoder=embed)
+    other.learn(some[90:97])
+    other.learn(some[97:])
+    for tagger in (whole, other):
+        tagger.relabel("r140", ["sea", "new"])
+        tagger.forget("r120")
+        tagger.refit()
+    assert_same_state(state(other), state(whole))
+    assert whole.suggest({"text": some[140]["text"]}).tags[:2]
+    view = whole.view()
+    whole.learn(records(20, seed=3, named=False))
+    assert view.suggest(some[3]) == other.suggest(some[3])
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])

@@ -249,7 +249,9 @@ def join(dense: Embeddings, hashed: sparse.csr_matrix) -> sparse.csr_matrix:
     """Return rows of an embedding (n, d) and of hashed words (n, p) as one CSR matrix (n, d + p).
 
     Both blocks have unit length and weigh the same: the inner product of two rows is the mean of
-    those of the blocks.
+    those of the blocks.  So rows are handed over and stored; where products are made of many of
+    them the columns of the embedding, which all rows have, are a dense block again
+    (:class:`tagstream.projection.features.Joined`).
     """
     scale = np.float32(np.sqrt(0.5))
     X = sparse.hstack([sparse.csr_matrix(dense * scale), hashed * scale], format="csr")
