@@ -57,6 +57,7 @@ def _run(python: Path | str, job: str, size: float, **more: str) -> dict[str, fl
         "OMP_NUM_THREADS": "1",
         **more,
     }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as users have it
     if str(python) != sys.executable:
         environment.pop("PYTHONPATH", None)  # which might lead to this version
     script = str(Path(contender.__file__))
@@ -141,7 +142,30 @@ def run(quick: bool) -> Section:
             first["this"],
             5,
             unit="s",
-            limit="numba's front end: about 65 functions are typed and lowered",
+            limit="numba types, lowers and optimises about 65 functions",
+        )
+    )
+    lines = {name: _run(python, "one_line", 1)["seconds"] for name, python in versions.items()}
+    claims.append(
+        claim(
+            f"tagstream predict of one line, times the previous version's "
+            f"{lines['previous']:.2f} s",
+            lines["this"] / lines["previous"],
+            0.5,
+            limit="imports of numpy, scipy.sparse, scikit-learn and numba",
+            limit_value=lines["this"],
+            limit_unit="s, all of it",
+        )
+    )
+    flat = _run(versions["this"], "flat", size)
+    claims.append(
+        claim(
+            "window 1,000, a million examples: cost of an example, a doubling over the one before",
+            flat["worst"],
+            1.5,
+            limit="first and last doubling",
+            limit_value=flat["us"],
+            limit_unit=f"µs per example at the end, {flat['first us']:.0f} at the start",
         )
     )
     here, missing = installed(vw="vowpalwabbit")

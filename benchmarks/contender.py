@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -215,11 +217,49 @@ def first_call() -> dict[str, float]:
     return {"seconds": clock(calls)[0]}
 
 
+def one_line() -> dict[str, float]:
+    """``tagstream predict`` of one line, all of its process, after one that wrote the caches."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, model = Path(folder) / "texts.jsonl", str(Path(folder) / "model.tgs")
+        lines = [json.dumps(record) + "\n" for record in made_texts(300)]
+        path.write_text("".join(lines), encoding="utf-8")
+        command = [sys.executable, "-m", "tagstream"]
+
+        def run(*arguments: str) -> float:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(
+                [*command, *arguments], input=lines[0], capture_output=True, text=True, check=True
+            )
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        run("learn", str(path), "--model", model)
+        return {"seconds": min(run("predict", "-", "--model", model) for _ in range(4))}
+
+
+def flat() -> dict[str, float]:
+    """A million dense examples under a window: how much more an example costs per doubling."""
+    n, model, costs = sized(1_000_000), ts.OML(window=1000, random_state=0), []
+    X, Y = dense(50_000)
+    done, stop = 0, 15_625
+    while stop <= n:
+        start, first = time.process_time(), done
+        while done < stop:
+            at = done % len(X)
+            size = min(1000, stop - done, len(X) - at)
+            model.partial_fit(X[at : at + size], Y[at : at + size])
+            done += size
+        costs.append((time.process_time() - start) / (done - first))
+        stop *= 2
+    steps = [b / a for a, b in zip(costs, costs[1:], strict=False)]
+    return {"worst": max(steps, default=1.0), "first us": 1e6 * costs[0], "us": 1e6 * costs[-1]}
+
+
 JOBS: dict[str, Callable[[], dict[str, float]]] = {
     job.__name__: job
     for job in (
         text, one_at_a_time, growing, mediamill, scene, image, delicious, bibtex,
-        longest_dense, longest_text, first_call,
+        longest_dense, longest_text, first_call, one_line, flat,
     )
 }  # fmt: skip
 
