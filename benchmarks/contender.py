@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,7 @@ def flat() -> dict[str, float]:
             done += size
         costs.append((time.process_time() - start) / (done - first))
         stop *= 2
-    steps = [b / a for a, b in zip(costs, costs[1:], strict=False)]
+    steps = [b / a for a, b in pairwise(costs)]
     return {"worst": max(steps, default=1.0), "first us": 1e6 * costs[0], "us": 1e6 * costs[-1]}
 
 
