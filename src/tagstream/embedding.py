@@ -20,10 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import projection
-from tagstream.checks import LARGEST_VALUE, Rows, bits_of, blas_threads, check_number
+from tagstream.checks import Rows, bits_of, blas_threads, check_number
 from tagstream.examples import Examples
 from tagstream.fastmap import Basis, Inputs, inputs_of
-from tagstream.kernels import embed
 from tagstream.labels import Labels
 from tagstream.memory import Store
 from tagstream.projection.ridge import Spread
@@ -46,19 +45,6 @@ class Embedded(NamedTuple):
     codes: npt.NDArray[np.float32]  # (m, d)
     inputs: Inputs
     C: npt.NDArray[np.float64]  # (m, r), coordinates of reduced labels, or Z itself
-
-
-def _embed(
-    project: projection.Projection, space: Space, inputs: Rows
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
-    """Return inputs of P in label space and as codes; in one go where they are dense."""
-    if project.columns is not None:
-        Z = project.apply(inputs)
-        return Z, space.encode(Z)
-    Z = np.empty((len(inputs), len(project.c)))
-    codes = np.empty((len(inputs), space.codec.shape[1]), np.float32)
-    embed(inputs, project.P, project.c, space.codec, LARGEST_VALUE, Z, codes)
-    return Z, codes
 
 
 @dataclass(frozen=True)
@@ -148,8 +134,8 @@ class Embedding:
         assert self.projection is not None
         inputs = self.projection.inputs(rows)
         if self.reduction is None or self._coder is None:
-            Z, codes = _embed(self.projection, self.space, inputs)
-            made = Embedded(Z, codes, inputs_of(inputs), Z)
+            Z = self.projection.apply(inputs)
+            made = Embedded(Z, self.space.encode(Z), inputs_of(inputs), Z)
         else:
             C = self.projection.apply(inputs)
             Z = self.reduction.labels(C, q)

@@ -26,7 +26,6 @@ __all__ = [
     "compiled",
     "compiled_loosely",
     "dense_squares",
-    "embed",
     "gather_votes",
     "pack",
     "pair_distance",
@@ -250,31 +249,6 @@ def dense_squares(rows: npt.NDArray[np.float32], out: npt.NDArray[np.float32]) -
         for j in range(rows.shape[1]):
             total += np.float64(rows[i, j]) ** 2
         out[i] = total
-
-
-@compiled
-def embed(
-    X: npt.NDArray[np.float32],
-    P: npt.NDArray[np.floating[Any]],
-    c: npt.NDArray[np.float64],
-    codec: npt.NDArray[np.float64],
-    most: float,
-    Z: npt.NDArray[np.float64],
-    codes: npt.NDArray[np.float32],
-) -> None:
-    """``Z = X P + c`` and ``codes = Z codec``, both kept within ±``most``.
-
-    Sums are made in the order of :func:`project_dense`.
-    """
-    project_dense(X, P, c, Z)
-    for i in range(Z.shape[0]):
-        for j in range(Z.shape[1]):
-            Z[i, j] = max(min(Z[i, j], most), -most)
-    wide = np.empty(codes.shape)
-    project_dense(Z, codec, np.zeros(codec.shape[1]), wide)
-    for i in range(codes.shape[0]):
-        for j in range(codes.shape[1]):
-            codes[i, j] = max(min(wide[i, j], most), -most)
 
 
 @compiled

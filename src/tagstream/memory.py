@@ -47,7 +47,7 @@ from tagstream.tiles import LANES, TOGETHER
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Arrays", "DenseRows", "LocalStore", "Neighbors", "SparseRows", "Store"]
+__all__ = ["DenseRows", "LocalStore", "Neighbors", "SparseRows", "Store"]
 
 Positions = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
@@ -87,28 +87,6 @@ class Neighbors(NamedTuple):
     rows: tuple[Positions, ...]
     labels: Bytes
     known: Bytes
-    corrected: Bools
-
-
-class Arrays(NamedTuple):
-    """Plain examples of a store: dense rows, all labels known.
-
-    Attributes
-    ----------
-    rows, codes : arrays of shape (n, p) and (n, d)
-    panels : array of shape (·, d + 1, 16)
-        The codes once more, see :func:`tagstream.kernels.scan`,
-    skip : int
-        and how many places of it come before the first.
-    labels : uint8 array of shape (n, ⌈q/8⌉)
-    corrected : bool array of shape (n,), or of length 0 when none was
-    """
-
-    rows: Singles
-    codes: Singles
-    panels: Singles
-    skip: int
-    labels: Bytes
     corrected: Bools
 
 
@@ -361,17 +339,13 @@ class _Panels:
         return twin
 
     def append(self, rows: Singles) -> None:
-        self.room(len(rows))
-        pack(rows, self._panels.live, self._stop - len(rows))
-
-    def room(self, n: int) -> None:
-        """Make ``n`` new places at the end, to be written."""
-        self._stop += n
-        missing = -(-self._stop // LANES) - len(self._panels)
+        missing = -(-(self._stop + len(rows)) // LANES) - len(self._panels)
         if missing > 0:
             new = self._panels.room(missing)
             new.fill(0)
             new[:, 0] = -np.inf  # no row is there yet
+        pack(rows, self._panels.live, self._stop)
+        self._stop += len(rows)
 
     def drop(self, n: int) -> None:
         gone, self._skip = divmod(self._skip + n, LANES)
@@ -406,7 +380,7 @@ class DenseRows:
 
     @property
     def panels(self) -> tuple[Singles, int]:
-        """The rows as a search reads them, and how many places come before the first."""
+        """The rows once more, as a search reads them, and how many places come before the first."""
         assert self._panels is not None
         return self._panels.live
 
@@ -433,12 +407,6 @@ class DenseRows:
         new[:] = rows
         if self._panels is not None:
             self._panels.append(new)
-
-    def room(self) -> None:
-        """Make room for one more row, which the caller writes at once, into panels too."""
-        self._rows.room(1)
-        if self._panels is not None:
-            self._panels.room(1)
 
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
@@ -725,24 +693,11 @@ class LocalStore:
         """Whether rows are dense and have codes, and all labels are known."""
         return self._known is None and self._codes is not None and type(self._rows) is DenseRows
 
-    def arrays(self) -> Arrays:
-        """Return what is stored as it is, if it is plain; to be read."""
+    def arrays(self) -> tuple[Singles, Singles, Singles, int]:
+        """Return plain rows, their codes, and these as a search reads them; to be read only."""
         assert isinstance(self._rows, DenseRows)
         assert self._codes is not None
-        return Arrays(
-            self._rows.live, self._codes.live, *self._codes.panels, self._labels.live,
-            _NOBODY if self._corrected is None else self._corrected.live,
-        )  # fmt: skip
-
-    def room(self, ids: Sequence[Hashable] | None) -> Arrays:
-        """Make room for one more plain example, and return all; the caller writes it at once."""
-        assert isinstance(self._rows, DenseRows)
-        assert self._codes is not None
-        self._name(1, ids)
-        self._rows.room()
-        self._codes.room()
-        self._labels.room(1)
-        return self.arrays()
+        return self._rows.live, self._codes.live, *self._codes.panels
 
     def forget(self) -> None:
         """Drop what lies before the window."""

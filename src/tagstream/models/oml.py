@@ -167,7 +167,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         store, belief = self._store, self._belief
         if (plain := self._plain_case(rows)) is not None and labels.known is None:
             asked, step_max = self._look(rows, *plain), float(self.step_max)
-            single.learn(self._embedding, *plain, rows, labels.Y, ids, asked, step_max)
+            single.learn(self._embedding, *plain, rows, labels, ids, asked, step_max)
             return
         if self._embedding.projection is None:
             items = Items(rows, None, None, inputs_of(None))

@@ -1,9 +1,11 @@
-"""One dense item at a time: asked about, then learnt, in a few compiled calls.
+"""One dense item at a time: asked about, then learnt, with little Python around the loops.
 
 What :class:`~tagstream.models.oml.OML` does with a block of rows takes some hundred calls of Python
 around a dozen compiled loops, whose price does not depend on the size of the block.  For a single
-row it is most of the time.  Here the same loops are called with nothing in between, on the same
-arrays: results and state are those of a block of one row, to the last bit.
+row it is most of the time.  Here the same loops are called on the same arrays without what only
+blocks need: results and state are those of a block of one row, to the last bit.  What comes before
+the head is one compiled function; to put the head into one as well would save another tenth, and
+take as long to compile as all the rest.
 
 It serves the plain case only (:func:`plain_case`): dense rows in a store of this process, a head,
 the exact step, labels that are known and come at once.  For all else there is the block.
@@ -21,11 +23,11 @@ from tagstream.belief import NEAR, Belief
 from tagstream.checks import LARGEST_VALUE, bits_of
 from tagstream.copies import blend_items, find_similar, learn_copies
 from tagstream.embedding import Embedding
-from tagstream.fastmap import inputs_of
+from tagstream.fastmap import Inputs, inputs_of
 from tagstream.head import Evidence
-from tagstream.kernels import compiled, embed, pack, scan_one
-from tagstream.memory import Arrays, LocalStore, Store
-from tagstream.metric import run_rounds
+from tagstream.kernels import compiled, project_dense, scan_one
+from tagstream.labels import Labels
+from tagstream.memory import LocalStore, Store
 from tagstream.space import Space
 
 __all__ = ["Asked", "learn", "look", "plain_case", "score"]
@@ -34,11 +36,9 @@ Vector = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
-
-EXACT = 0  # of the steps of a round
 
 _NOTHING, _NO_MASK = np.empty((0, 0), np.uint8), np.empty((0, 0), np.bool_)
+_NOT_ALONE = np.zeros(1, np.bool_)
 
 
 class Looked(NamedTuple):
@@ -66,19 +66,14 @@ class Looked(NamedTuple):
 
 
 @compiled
-def _nearest(stored: Singles, panels: Singles, skip: int, query: Singles, found: Ints) -> None:
-    """Write the positions of the nearest of all stored rows."""
-    best = np.full(found.shape[0], np.inf)
+def _nearest(
+    stored: Singles, panels: Singles, skip: int, query: Singles, first: int, found: Ints
+) -> None:
+    """Write the positions of the nearest of all stored rows from ``first`` on."""
+    best = np.empty(found.shape[0])
     for a in range(found.shape[0]):
-        found[a] = -1
-    scan_one(stored, panels, skip, query, 0, stored.shape[0], best, found)
-
-
-@compiled
-def _append(row: Singles, rows: Singles) -> None:
-    """Write ``row`` (1, p) into the last place."""
-    for k in range(row.shape[1]):
-        rows[rows.shape[0] - 1, k] = row[0, k]
+        best[a], found[a] = np.inf, -1
+    scan_one(stored, panels, skip, query, first, stored.shape[0], best, found)
 
 
 @compiled
@@ -96,6 +91,7 @@ def _look(
     recent: Singles,
     recent_panels: Singles,
     recent_skip: int,
+    first: int,
     z: Vector,
     code: Singles,
     scaled: Singles,
@@ -107,13 +103,19 @@ def _look(
     """Write what there is to know about the item ``row`` (1, p), which P takes as ``inputs``.
 
     The stored rows, their codes and the latest ones scaled are followed by what is written, see
-    :class:`Looked`.
+    :class:`Looked`.  ``first`` is 0: as a constant it would have everything compiled once more.
     """
-    embed(inputs, P, c, codec, LARGEST_VALUE, z, code)
-    _nearest(codes, panels, skip, code[0], found[0])
+    project_dense(inputs, P, c, z)
+    for j in range(z.shape[1]):
+        z[0, j] = max(min(z[0, j], LARGEST_VALUE), -LARGEST_VALUE)
+    wide, none = np.empty((1, code.shape[1])), np.zeros(code.shape[1])
+    project_dense(z, codec, none, wide)
+    for j in range(code.shape[1]):
+        code[0, j] = max(min(wide[0, j], LARGEST_VALUE), -LARGEST_VALUE)
+    _nearest(codes, panels, skip, code[0], first, found[0])
     for k in range(row.shape[1]):
         scaled[0, k] = np.float64(row[0, k]) * factor[k]
-    _nearest(recent, recent_panels, recent_skip, scaled[0], near[0])
+    _nearest(recent, recent_panels, recent_skip, scaled[0], first, near[0])
     n = found.shape[1]
     candidates = np.empty((1, n + 1), np.int64)
     for a in range(n):
@@ -123,53 +125,15 @@ def _look(
             near[0, a] += rows.shape[0] - recent.shape[0]
     candidates[0, n] = near[0, 0]
     copy_of[0], similarity[0] = -1, -np.inf
-    none, nowhere, nothing = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+    nowhere, columns, numbers = (
+        np.empty(0, np.int64),
+        np.empty(0, np.int32),
+        np.empty(0, np.float32),
+    )
     find_similar(
-        none, nowhere, nothing, rows, none, nowhere, nothing, row,
+        nowhere, columns, numbers, rows, nowhere, columns, numbers, row,
         factor, candidates, copy_of, similarity,
     )  # fmt: skip
-
-
-@compiled
-def _play(
-    row: Singles,
-    Y: Bytes,
-    z: Vector,
-    code: Singles,
-    scaled: Singles,
-    found: Ints,
-    rows: Singles,
-    codes: Singles,
-    panels: Singles,
-    skip: int,
-    labels: Bytes,
-    recent: Singles,
-    recent_panels: Singles,
-    recent_skip: int,
-    V: Vector,
-    step_max: float,
-    losses: Vector,
-    steps: Vector,
-    degenerate: Bools,
-) -> None:
-    """Write the item where there is room for it, at the end of all, and play its round."""
-    _append(row, rows)
-    _append(code, codes)
-    _append(scaled, recent)
-    pack(code, panels, skip + codes.shape[0] - 1)
-    pack(scaled, recent_panels, recent_skip + recent.shape[0] - 1)
-    q, end, nearest = Y.shape[1], rows.shape[0] - 1, found[0, 0]
-    theirs = np.empty((1, q), np.uint8)
-    for b in range(labels.shape[1]):
-        have = 0
-        for j in range(8 * b, min(8 * b + 8, q)):
-            have |= Y[0, j] << (7 - (j & 7))
-            theirs[0, j] = labels[nearest, b] >> (7 - (j & 7)) & 1
-        labels[end, b] = have
-    nobody, everything = np.zeros(1, np.bool_), np.empty((0, 0), np.bool_)
-    run_rounds(
-        z, Y, theirs, everything, nobody, V, EXACT, False, 0.0, step_max, losses, steps, degenerate
-    )
 
 
 class Asked(NamedTuple):
@@ -177,7 +141,7 @@ class Asked(NamedTuple):
 
     key: tuple[Hashable, int, int]  # the bits of its row, examples seen, examples stored
     projection: object  # by which it was looked at
-    inputs: Singles  # what P takes
+    inputs: Inputs  # what P takes
     looked: Looked
 
 
@@ -211,8 +175,7 @@ def look(
         return last
     assert project is not None
     assert belief.recent is not None
-    codec, recent = embedding.space.codec, belief.recent
-    inputs = project.inputs(row)
+    recent, inputs, codec = belief.recent, project.inputs(row), embedding.space.codec
     looked = Looked(
         np.empty((1, len(project.c))),
         np.empty((1, codec.shape[1]), np.float32),
@@ -222,29 +185,27 @@ def look(
         np.empty(1, np.int64),
         np.empty(1),
     )
-    stored = store.arrays()
     arrays: Any = (
-        row, inputs, project.P, project.c, codec, belief.factor, *stored[:4], recent.live,
-        *recent.panels, *looked,
+        row, inputs, project.P, project.c, codec, belief.factor, *store.arrays(), recent.live,
+        *recent.panels, 0, *looked,
     )  # fmt: skip
     _look(*arrays)
-    return Asked(key, project, inputs, looked)
+    return Asked(key, project, inputs_of(inputs), looked)
 
 
 def score(store: LocalStore, belief: Belief, asked: Asked) -> Vector:
     """Return the probabilities of an item, (1, q)."""
-    looked, stored = asked.looked, store.arrays()
-    p = belief.head.score(_evidence(asked, stored), belief.fast)
+    looked, (_, labels, known, corrected) = asked.looked, store.neighbors()
+    p = belief.head.score(_evidence(asked, labels), belief.fast)
     blend_items(
-        belief.copies.K, looked.copy_of, looked.similarity, stored.corrected, stored.labels,
-        _NOTHING, p, np.empty(1),
-    )  # fmt: skip
+        belief.copies.K, looked.copy_of, looked.similarity, corrected, labels, known, p, np.empty(1)
+    )
     return p
 
 
-def _evidence(asked: Asked, stored: Arrays) -> Evidence:
+def _evidence(asked: Asked, labels: Bytes) -> Evidence:
     z, _, _, found, near, _, _ = asked.looked
-    return Evidence(found, near, stored.labels, _NOTHING, z, inputs_of(asked.inputs))
+    return Evidence(found, near, labels, _NOTHING, z, asked.inputs)
 
 
 def learn(
@@ -252,29 +213,25 @@ def learn(
     store: LocalStore,
     belief: Belief,
     row: Singles,
-    Y: Bytes,
+    labels: Labels,
     ids: Sequence[Hashable] | None,
     asked: Asked,
     step_max: float,
 ) -> None:
-    """Store an item with labels Y (1, q), and learn it; what leaves the window stays for now."""
+    """Store an item with its labels, and learn it; what leaves the window stays for now."""
     n, window, kept = len(store), store.window, None
     if window is not None:
         kept = np.array([max(n - window, 0), max(n + 1 - window, 0)], np.int64)
-    looked, recent, space = asked.looked, belief.recent, embedding.space
-    assert recent is not None
-    recent.room()
-    stored = store.room(ids)
-    losses, steps, degenerate = np.empty(1), np.empty(1), np.empty(1, np.bool_)
-    arrays: Any = (
-        row, Y, *looked[:4], *stored[:-1], recent.live, *recent.panels, space.V, step_max,
-        losses, steps, degenerate,
-    )  # fmt: skip
-    _play(*arrays)
-    space.note(losses, steps, degenerate)
-    p = belief.head.learn(_evidence(asked, stored), belief.fast, Y, None, kept)
+    looked = asked.looked
+    assert belief.recent is not None
+    theirs = store.labels(looked.found[:, 0])
+    store.append(row, labels, ids, looked.codes)
+    belief.recent.append(looked.scaled)
+    embedding.space.play(looked.Z, labels, theirs, _NOT_ALONE, step_max=step_max)
+    _, packed, known, corrected = store.neighbors()
+    p = belief.head.learn(_evidence(asked, packed), belief.fast, labels.Y, None, kept)
     learn_copies(
-        belief.copies.K, looked.copy_of, looked.similarity, stored.corrected, stored.labels,
-        _NOTHING, p, Y, _NO_MASK,
+        belief.copies.K, looked.copy_of, looked.similarity, corrected, packed, known, p, labels.Y,
+        _NO_MASK,
     )  # fmt: skip
     belief.trim(store)
