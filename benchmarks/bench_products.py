@@ -83,9 +83,12 @@ def _threads(n: int, m: int, turns: int) -> dict[str, tuple[float, float, bool]]
     stream = make_stream(n + m, p=100, q=14, seed=5)
     X = stream.X.astype(np.float32)
     model = OML(random_state=0).fit(X[:n], stream.Y[:n])
+    lifted = OML(lift="kernel", random_state=0).fit(X[:n], stream.Y[:n])
     model.refit()
+    lifted.refit()
     jobs: dict[str, Callable[[], Any]] = {
         "predict": lambda: model.predict_proba(X[n:]),
+        "refit behind a lift": lambda: lifted.refit().P_,
         "refit": lambda: model.refit().P_,
     }
     usual, made = threads.n_threads, {}

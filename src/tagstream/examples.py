@@ -130,12 +130,10 @@ class Examples:
         The summand may be called where the rows are: it must be a function of a module, or a
         ``functools.partial`` of one, and hold no more than it needs.
         """
-
-        def summed(at: tuple[int, Part]) -> tuple[int, Sums]:
-            leaf, part = at
-            return leaf, summand(self.rows_of(part), self._labels(part), _some(along, part))
-
-        return add_in_tree(in_threads(summed, self.leaves(), worth=len(self) > self.leaf))
+        return add_in_tree(
+            (leaf, summand(self.rows_of(part), self._labels(part), _some(along, part)))
+            for leaf, part in self.leaves()
+        )
 
     def rows_of(self, part: Part) -> Rows:
         """Return the rows of a leaf; nothing is copied."""
@@ -151,12 +149,13 @@ class Examples:
         made.has_canonical_format = True
         return made
 
-    def map(self, function: Callable[[Rows], Rows], keep: bool) -> Mapped:
+    def map(self, function: Callable[[Rows], Rows], keep: bool, shared: bool = False) -> Mapped:
         """Return examples with ``function(rows)`` for rows, made leaf by leaf.
 
-        ``keep`` holds what was made, for those who look at it again and again.
+        ``keep`` holds what was made, for those who look at it again and again.  ``shared``: a leaf
+        is so much work that it is worth a thread.
         """
-        return Mapped(self, function, keep)
+        return Mapped(self, function, keep, shared)
 
     def take(self, positions: npt.NDArray[np.int64]) -> tuple[Rows, Labels]:
         """Return the rows and labels at some positions."""
@@ -174,8 +173,10 @@ class Examples:
 class Mapped:
     """Examples whose rows are a function of other rows: what can be summed, and gathered."""
 
-    def __init__(self, source: Examples, function: Callable[[Rows], Rows], keep: bool) -> None:
-        self._source, self._function = source, function
+    def __init__(
+        self, source: Examples, function: Callable[[Rows], Rows], keep: bool, shared: bool = False
+    ) -> None:
+        self._source, self._function, self._shared = source, function, shared
         self._kept: dict[int, Rows] | None = {} if keep else None
 
     def _leaf(self, leaf: int, part: Part) -> Rows:
@@ -200,8 +201,8 @@ class Mapped:
         return np.concatenate(list(self._of_leaves(lambda at: function(self._leaf(*at)))))
 
     def _of_leaves(self, function: Callable[[tuple[int, Part]], T]) -> Iterator[T]:
-        source = self._source
-        return in_threads(function, source.leaves(), worth=len(source) > source.leaf)
+        worth = self._shared and len(self._source) > self._source.leaf
+        return in_threads(function, self._source.leaves(), worth=worth)
 
 
 def _some(along: npt.NDArray[Any] | None, part: Part) -> npt.NDArray[Any] | None:

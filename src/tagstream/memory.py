@@ -760,8 +760,9 @@ class LocalStore:
 
     def encode(self, encode: Callable[[Rows], Singles]) -> None:
         """Give every stored example the code that ``encode(rows)`` makes."""
-        rows = self._rows.live
-        parts = [encode(rows[i : i + ENCODED]) for i in range(0, max(len(self), 1), ENCODED)]
+        rows, n = self._rows.live, max(len(self), 1)
+        blocks = (slice(i, i + ENCODED) for i in range(0, n, ENCODED))
+        parts = list(in_threads(lambda block: encode(rows[block]), blocks, worth=n > 2 * ENCODED))
         self._codes = self._codes or DenseRows(parts[0].shape[1])
         self._codes.replace(np.concatenate(parts) if len(parts) > 1 else parts[0])
 

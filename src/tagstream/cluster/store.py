@@ -642,7 +642,7 @@ class ShardedExamples(Examples):
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
         return self.store.sum(summand, along, self.leaf, None)
 
-    def map(self, function: Callable[[Rows], Rows], keep: bool) -> Mapped:
+    def map(self, function: Callable[[Rows], Rows], keep: bool, shared: bool = False) -> Mapped:
         """Return examples with ``function(rows)`` for rows."""
         return ShardedMapped(self, function, keep)
 

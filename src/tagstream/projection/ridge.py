@@ -251,7 +251,8 @@ class Design:
             self.mean, self.masked = np.zeros(reduction.r), False
             self.targets = reduction.targets
         # Wide sparse rows, and labels that are not all known, are passed over many times.
-        self._X = examples.map(features, keep=self.masked or features.columns is not None)
+        keep = self.masked or features.columns is not None
+        self._X = examples.map(features, keep, shared=features.lift is not None)
 
     @property
     def q(self) -> int:
