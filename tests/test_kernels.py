@@ -185,6 +185,21 @@ def test_all_ways_to_scan_find_the_same(n, far):
                 assert distances.tolist() == expected[0] + [np.inf] * rest
 
 
+def test_scan_is_exact_far_from_the_origin_by_the_room_it_leaves_for_errors():
+    rng = np.random.default_rng(9)
+    codes, queries = ((1000 + rng.normal(size=(n, 9))).astype(np.float32) for n in (200, 13))
+    expected = [slow.nearest(codes, query, 5)[1] for query in queries]
+    panels, careless = packed(codes), packed(codes)
+    careless[:, 0] *= np.float32(1 + 8 * (9 + 8) * 2.0**-22)  # more than rows and limits leave
+    found = []
+    for some in (panels, careless):
+        best, rows = np.full((13, 5), np.inf), np.full((13, 5), -1, np.int64)
+        kernels.scan(codes, some, 0, queries, np.zeros(13, int), np.full(13, 200), best, rows)
+        found.append(rows.tolist())
+    assert found[0] == expected
+    assert found[1] != expected  # that room is what makes it exact
+
+
 @pytest.mark.parametrize("size", [1e-22, 1e-19, 1.0, 1e15])
 def test_scan_is_exact_where_single_precision_ends(size):
     rng = np.random.default_rng(8)

@@ -822,6 +822,9 @@ def test_filled_columns_are_a_dense_block_and_products_of_two_blocks_add(filled,
     if filled >= FILLED:
         assert made.dense.shape == (70, filled)
         assert made.rest.nnz < 0.1 * made.rest.shape[0] * made.rest.shape[1]
+        whole = np.hstack([made.dense, made.rest.toarray()]).astype(np.float64)
+        np.testing.assert_allclose(inner_products(made), whole @ whole.T, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(column_gram(made), whole.T @ whole, rtol=1e-12, atol=1e-12)
     wide = X.astype(np.float64)
     if scale == "unit":
         wide /= np.linalg.norm(wide, axis=1, keepdims=True)
