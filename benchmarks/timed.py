@@ -10,16 +10,17 @@ from tagstream.schedule import next_fit
 
 
 class Timed(OML):
-    """OML with a clock around each refit (fit, choice and renewal of the stored codes)."""
+    """OML with a clock around all work of its fits (choice, fit, codes of what is stored)."""
 
     def _start(self) -> None:
         self.refits: list[tuple[int, float]] = []  # examples seen, seconds
         super()._start()
 
-    def _stop(self, t: int) -> None:
-        start = time.process_time()
-        super()._stop(t)
-        self.refits.append((t, time.process_time() - start))
+    def _take_effect(self) -> None:  # blocks do all of it then
+        assert self._renewal is not None
+        start, at = time.process_time(), self._renewal.at
+        super()._take_effect()
+        self.refits.append((at, time.process_time() - start))
 
     @property
     def renewing(self) -> float:
@@ -34,8 +35,8 @@ class Timed(OML):
 class FittedOnce(Timed):
     """OML that keeps its first P: the rounds alone."""
 
-    def _stop(self, t: int) -> None:
+    def _begin_fit(self, seen: int, later: int) -> None:
         if self._embedding.projection is None:
-            super()._stop(t)
+            super()._begin_fit(seen, later)
         else:
-            self._embedding.next_fit = next_fit(t, self.window)
+            self._embedding.next_fit = next_fit(seen, self.window)

@@ -39,7 +39,7 @@ def rows_of(X, sparse):
 
 def taught(fast, X, Z, Y, known, sparse, rows=None):
     for i in range(len(X)) if rows is None else rows:
-        fast.learn(rows_of(X[i : i + 1], sparse), Z[i : i + 1], Y[i], known[i])
+        fast.learn(rows_of(X[i : i + 1], sparse), Z[i : i + 1], Y[i : i + 1], known[i : i + 1])
     return fast
 
 
@@ -69,7 +69,7 @@ def test_a_step_goes_towards_the_labels_and_never_past_them(seed, sparse, rho):
     for i in range(len(X)):
         x, z = rows_of(X[i : i + 1], sparse), Z[i : i + 1]
         before = fast(x, z)[0]
-        fast.learn(x, z, Y[i], known[i])
+        fast.learn(x, z, Y[i : i + 1], known[i : i + 1])
         after = fast(x, z)[0]
         slack = 1e-5 * (1 + np.abs(before))
         target = Y[i].astype(float)
@@ -104,7 +104,7 @@ def test_only_touched_features_have_a_row():
     fast.grow(2)
     fast.reset(np.ones(1 << 20), 1.0)
     row = sp.csr_matrix(([1.0, 2.0], ([0, 0], [5, 1 << 19])), shape=(1, 1 << 20))
-    fast.learn(inputs_of(row), np.zeros((1, 2)), np.array([1, 0], np.uint8))
+    fast.learn(inputs_of(row), np.zeros((1, 2)), np.array([[1, 0]], np.uint8))
     assert fast.dump()["features"].tolist() == [5, 1 << 19]
     assert fast.state.D.nbytes < 10_000
 

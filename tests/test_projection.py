@@ -12,9 +12,9 @@ from sklearn.metrics import f1_score
 
 import reference as slow
 from tagstream import projection
-from tagstream.examples import LEAF, Examples
+from tagstream.examples import DEAR_LEAF, LEAF, Examples
 from tagstream.labels import Labels
-from tagstream.projection import LIFTS, Choice, choice, choose, first_block, ridge
+from tagstream.projection import LIFT_SIZE, LIFTS, Choice, choice, choose, first_block, ridge
 from tagstream.projection.choice import FACTORS, Smoother, Tridiagonal, Votes, primal_ridge
 from tagstream.projection.features import (
     FILLED,
@@ -26,6 +26,7 @@ from tagstream.projection.features import (
     transposed_times,
 )
 from tagstream.projection.ridge import Design
+from tagstream.steps import finish
 
 
 def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
@@ -36,9 +37,16 @@ def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
     return X, (scores > rng.uniform(-0.5, 1, q)).astype(np.uint8)
 
 
+def fitted(examples, choice, *, lift_size=LIFT_SIZE, seed=0, start=None):
+    """Return the projection of examples, and how they are spread."""
+    features = finish(make_features(examples, choice, lift_size, seed))
+    design = finish(Design.of(examples, features))
+    return finish(projection.fit(design, choice.ridge, start=start))
+
+
 def fit(rows, labels, choice, **how):
     """Fit whole arrays, and leave out how they are spread."""
-    return projection.fit(Examples.of(rows, labels), choice, **how)[0]
+    return fitted(Examples.of(rows, labels), choice, **how)[0]
 
 
 def leading_directions(labels, d):
@@ -49,7 +57,8 @@ def leading_directions(labels, d):
 def whitened(X, choice, size):
     """Return the centred features whose weights the ridge holds down."""
     examples = Examples.of(X, Labels(np.zeros((len(X), 1), np.uint8), None))
-    return Design(examples, make_features(examples, choice, size, 0)).times(np.eye(size))
+    features = finish(make_features(examples, choice, size, 0))
+    return finish(finish(Design.of(examples, features)).times(np.eye(size)))
 
 
 def centred(X):
@@ -64,7 +73,8 @@ def plain(rho):
 def auto(X, Y, **changes):
     how = {"scale": None, "lift": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5}
     examples = Examples.of(X, Labels(Y, None))
-    return choose(examples, lift_size=changes.pop("size", 300), seed=0, **(how | changes))[0]
+    size = changes.pop("size", 300)
+    return finish(choose(examples, lift_size=size, seed=0, **(how | changes)))[0]
 
 
 def smoother(X, Y):
@@ -707,7 +717,7 @@ def test_the_spread_of_a_fit_is_that_of_what_p_is_multiplied_with(kind, n, p):
     rows = sp.csr_matrix(X) if sparse else X
     chosen = Choice("standard" if "standard" in kind else None, lift, 2.0, 1.0)
     examples = Examples.of(rows, Labels(Y, None))
-    made, spread = projection.fit(examples, chosen, lift_size=15)
+    made, spread = fitted(examples, chosen, lift_size=15)
     inputs = made.inputs(rows)
     inputs = np.asarray(inputs.toarray() if sparse else inputs, np.float64)
     if sparse:  # as they come
@@ -719,7 +729,8 @@ def test_the_spread_of_a_fit_is_that_of_what_p_is_multiplied_with(kind, n, p):
         spread.squares, (((inputs - spread.shift) * spread.factor) ** 2).sum(axis=0), rtol=2e-4
     )
     np.testing.assert_allclose(spread.shift, inputs.mean(axis=0), atol=1e-6)
-    for told, expected in zip((spread.mean, spread.deviation), moments(examples), strict=True):
+    both = finish(moments(examples))
+    for told, expected in zip((spread.mean, spread.deviation), both, strict=True):
         np.testing.assert_array_equal(told, expected)
 
 
@@ -742,7 +753,7 @@ def test_a_fit_depends_on_the_examples_alone_not_on_how_they_are_held(sparse, li
 
     for numbers in (np.arange(70), np.arange(0, 4 * 70, 4), 7):
         held = Examples(rows, some, numbers)
-        made = projection.fit(held, Choice("standard", lift, 2.0, 1.0), lift_size=20)[0]
+        made = fitted(held, Choice("standard", lift, 2.0, 1.0), lift_size=20)[0]
         np.testing.assert_array_equal(made.P, whole.P)
         np.testing.assert_array_equal(made.c, whole.c)
 
@@ -753,9 +764,9 @@ def test_examples_of_several_leaves_are_fitted_like_those_of_one(kind):
     rows, labels = sp.csr_matrix(X) if kind == "sparse" else X, Labels(Y, None)
     chosen = Choice(None, "kernel" if kind == "kernel" else None, 2.0, 1.0)
     whole = fit(rows, labels, chosen, lift_size=20)
-    far = np.arange(90) * (LEAF // 8)  # eight to a leaf
+    far = np.arange(90) * ((DEAR_LEAF if kind == "kernel" else LEAF) // 8)  # eight to a leaf
     held = Examples(rows, lambda part: Labels(Y[part], None), far)
-    made = projection.fit(held, chosen, lift_size=20)[0]
+    made = fitted(held, chosen, lift_size=20)[0]
     np.testing.assert_allclose(made(rows), whole(rows), atol=1e-6 if kind == "sparse" else 1e-8)
 
 
@@ -816,7 +827,7 @@ def beside(filled, n, p, q=3):
 def test_filled_columns_are_a_dense_block_and_products_of_two_blocks_add(filled, scale):
     X, Y = beside(filled, 70, 300)
     examples = Examples.of(sp.csr_matrix(X), Labels(Y, None))
-    features = make_features(examples, Choice(scale), 10, 0)
+    features = finish(make_features(examples, Choice(scale), 10, 0))
     made = features(examples.every()[0])
     assert isinstance(made, Joined) == (filled >= FILLED) == (features.n_filled > 0)
     if filled >= FILLED:
@@ -853,7 +864,7 @@ def test_a_fit_of_two_blocks_is_that_of_the_dense_rows(
         monkeypatch.setattr(ridge, "DIRECT", 10)
         monkeypatch.setattr(ridge, "PRIMAL", 10)
         monkeypatch.setattr(ridge, "ROUNDS", 200)
-    made, spread = projection.fit(Examples.of(rows, labels), chosen)
+    made, spread = fitted(Examples.of(rows, labels), chosen)
     again = fit(rows, labels, chosen, start=made)
     np.testing.assert_array_equal(made.columns, np.flatnonzero(X.any(axis=0)))
     close = 0.02 if iterative else 1e-4

@@ -222,7 +222,7 @@ def test_the_fast_map_in_coordinates_equals_the_naive_one(sparse):
         inputs = inputs_of(sp.csr_matrix(x.astype(np.float32)) if sparse else x[None])
         expected = naive(x.astype(np.float32).astype(float), z[:q])
         np.testing.assert_allclose(fast(inputs, z[None])[0, :q], expected, atol=1e-4)
-        fast.learn(inputs, z[None], y)
+        fast.learn(inputs, z[None], y[None])
         naive.learn(x.astype(np.float32).astype(float), z[:q], y[:q].astype(float))
     assert fast.state.D.shape[1] == r
 

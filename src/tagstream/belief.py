@@ -302,16 +302,10 @@ class Belief:
         self._recent = DenseRows(self.n_features)
         self._recent.append(self._scaled(store.take(slice(n - kept, n))))
 
-    def refit(self, spread: Spread, ridge: float, store: Store, basis: Basis | None = None) -> None:
-        """Start the fast map again after a fit of the projection; for ``basis`` see there."""
+    def take_over(self, fast: FastMap, spread: Spread, store: Store) -> None:
+        """Go on with another fast map after a fit of the projection."""
         self._asked = None  # found by the old codes
-        if self.fast.sparse != (spread.shift is None):
-            self.fast = FastMap(sparse=spread.shift is None)
-            self.fast.grow(self.head.n_labels)
-        self.fast.reset(
-            spread.squares, max(ridge, 1e-12), shift=spread.shift, factor=spread.factor,
-            counts=self.head.counts, basis=basis,
-        )  # fmt: skip
+        self.fast = fast
         if spread.deviation is not None and spread.mean is not None:
             self._set_factor(spread.deviation, spread.mean, store, len(store))
 

@@ -3,7 +3,12 @@
 An item x becomes z = Pᵀφ(x) + c in label space (:mod:`tagstream.projection`) and the code Vᵀz in
 the metric space (:mod:`tagstream.space`).  P is chosen and fitted anew at fixed counts of examples
 (:mod:`tagstream.schedule`); V moves with every example, and codes are made with a copy of it that
-is renewed with P.
+is renewed with P.  A fit is made in steps, by a twin that takes over when all is done
+(:mod:`tagstream.renewal`).
+
+Of a thousand dense examples or more, the moments of the columns and the stored rows of a kernel
+stay what they are from one choice to the next.  So the sums that a fit solves need only those of
+the examples that are new; what was summed before is kept, and is not part of the state.
 
 More than 512 labels are reduced to as many directions (:mod:`tagstream.projection.reduction`): P
 and V then live in the coordinates of these, and z is made of them for those who ask about labels.
@@ -20,22 +25,33 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import projection
-from tagstream.checks import Rows, bits_of, blas_threads, check_number
-from tagstream.examples import Examples
+from tagstream.checks import LARGEST_VALUE, Rows, bits_of, blas_threads, check_number, expect
+from tagstream.examples import Examples, Tree
 from tagstream.fastmap import Basis, Inputs, inputs_of
 from tagstream.labels import Labels
-from tagstream.memory import Store
+from tagstream.memory import Coded, LocalStore, Store
 from tagstream.projection.ridge import Spread
-from tagstream.schedule import FIRST_FIT, is_full, next_choice, next_fit
+from tagstream.schedule import FIRST_FIT, is_full, next_choice
 from tagstream.space import Coordinates, Space
+from tagstream.steps import PAUSE, Steps
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["STATE", "Embedded", "Embedding"]
+__all__ = ["STATE", "Embedded", "Embedding", "Renewed"]
 
-STATE = ("space", "projection", "reduction", "choice", "seed", "next_fit", "next_choice")
+STATE = ("space", "projection", "reduction", "choice", "moments", "seed", "next_fit", "next_choice")
+KEPT = 1000  # dense examples from which on features stay until the next choice
+Moments = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 LARGEST_LIFT = 1 << 28  # numbers of a lift of sparse rows, which it fills in
+
+
+class Renewed(NamedTuple):
+    """What a fit has made: a twin to take over from, its spread, and codes of what was stored."""
+
+    embedding: Embedding
+    spread: Spread
+    coded: Coded
 
 
 class Embedded(NamedTuple):
@@ -80,6 +96,8 @@ class Embedding:
         Of very many labels; P and V are then those of its coordinates.
     choice : Choice or None
         How P is made.
+    moments : pair of arrays of shape (p,), or None
+        Mean and deviation of the columns, if features are kept until the next choice.
     next_fit, next_choice : int
         Counts of examples at which P is fitted, and from which it is chosen anew.
     """
@@ -89,14 +107,17 @@ class Embedding:
         self.projection: projection.Projection | None = None
         self.reduction: projection.Reduction | None = None
         self.choice: projection.Choice | None = None
+        self.moments: Moments | None = None
         self._coder: projection.Projection | None = None  # of reduced labels: P times the codec
+        self._sums: Tree | None = None  # of full leaves, for the features that are kept
+        self.turned: npt.NDArray[np.float64] | None = None  # of coordinates, in the last fit
         self.next_fit = self.next_choice = FIRST_FIT
         self._last: tuple[Hashable, Embedded] | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        parts = (self.space, self.projection, self.reduction, self._coder)
+        parts = (self.space, self.projection, self.reduction, self._coder, self._sums)
         return sum(part.nbytes for part in parts if part is not None)
 
     @property
@@ -167,7 +188,7 @@ class Embedding:
             own, others = self.reduction.pairs(made.Z, made.C, mine, theirs)
             self.space.play(made.C, Coordinates(own), Coordinates(others), alone, step_max=step_max)
 
-    def grow(self, q: int, store: Store) -> None:
+    def grow(self, q: int) -> None:
         """Have ``q`` labels from now on; no distance changes."""
         self._last = None
         if self.reduction is not None:  # a new label is unseen until its directions are sought
@@ -177,13 +198,13 @@ class Embedding:
             self.space.change(np.zeros((0, len(self.space.V))))
             return
         self.space.grow(q)
-        store.widen_codes(self.space.d)
         if self.projection is not None:
             self.projection = self.projection.grown(q)
 
     def keep(self, columns: Sequence[int], store: Store) -> None:
         """Leave out all other labels; where they are reduced, a fit must follow."""
         self._last = None
+        self.forget_sums()
         if self.reduction is not None:
             self.reduction = self.reduction.kept([*columns])
             self.next_choice = 1  # what is left of the directions is not orthonormal
@@ -191,9 +212,18 @@ class Embedding:
         self.space.keep([*columns])
         if self.projection is not None:
             self.projection = self.projection.kept([*columns])
-            self._encode(store)
+            self.space.renew()
+            store.encode(self.encoder())
 
-    def renew(
+    def forget_sums(self) -> None:
+        """Sum all examples again at the next fit: those that were summed have changed."""
+        self._sums = None
+
+    def chooses(self, t: int) -> bool:
+        """Tell whether a fit of ``t`` examples is to choose first."""
+        return self.choice is None or t >= self.next_choice
+
+    def renewing(
         self,
         t: int,
         store: Store,
@@ -203,41 +233,89 @@ class Embedding:
         ridge: float | str,
         n_neighbors: int,
         rule: float,
-    ) -> Spread | None:
+    ) -> Steps[Renewed | None]:
         """Fit P after ``t`` examples, choosing first where that is due, and encode all again.
 
-        The parameters are those of :func:`tagstream.projection.choose`.  Return the spread of the
-        examples; None if none is stored.
+        In steps, by a twin of what is here now, for :meth:`take_over`; nothing changes here before
+        that.  ``store`` must stay as it is meanwhile.  The other parameters are those of
+        :func:`tagstream.projection.choose`.  Return None if nothing is stored: all was forgotten.
         """
-        window = store.window
-        self.next_fit = next_fit(t, window)
-        if not len(store):  # all was forgotten
+        twin = self.snapshot()
+        twin.space, twin.turned = self.space.twin(), None
+        return twin._renew(
+            t, store, scale=scale, lift=lift, ridge=ridge, n_neighbors=n_neighbors, rule=rule
+        )
+
+    def _renew(
+        self,
+        t: int,
+        store: Store,
+        *,
+        scale: str | None,
+        lift: str | None,
+        ridge: float | str,
+        n_neighbors: int,
+        rule: float,
+    ) -> Steps[Renewed | None]:
+        if not len(store):
             return None
-        examples, full = store.examples(), is_full(t, window)
+        examples, window = store.examples(), store.window
+        full = is_full(t, window)
         # In a full window fits must be cheap, and a quarter of it is enough to choose by.
         half, quarter = (window or 0) // 2, (window or 0) // 4
         lift_size = min(projection.LIFT_SIZE, max(100, half)) if full else projection.LIFT_SIZE
-        p = min(examples.shape[1], projection.LIFT_SIZE)
-        due, design = self.choice is None or t >= self.next_choice, None
-        with blas_threads(float(len(store)) * p * p):
-            self._reduce(examples, store.n_labels, due)
-            if due:
-                sample = min(projection.SAMPLE, max(64, quarter)) if full else projection.SAMPLE
-                self.choice, design = projection.choose(
-                    examples, scale=scale, lift=lift, ridge=ridge, n_neighbors=n_neighbors,
-                    rule=rule, lift_size=lift_size, sample=sample, seed=self.seed,
-                    reduction=self.reduction, last=self.choice,
-                )  # fmt: skip
-                self.next_choice = next_choice(t, window)
-                if self.reduction is None:
-                    self.space.turn(examples)
-            assert self.choice is not None
-            self.projection, spread = projection.fit(
-                examples, self.choice, lift_size=lift_size, seed=self.seed, start=self.projection,
-                reduction=self.reduction, design=design,
+        keeps = window is None and not examples.sparse and len(examples) >= KEPT
+        due, design = self.chooses(t), None
+        self._reduce(examples, store.n_labels, due)
+        yield PAUSE
+        if due or not keeps or self.moments is None:
+            self.moments, self._sums = None, None
+        if keeps and self._sums is None and isinstance(store, LocalStore):
+            self._sums = Tree()
+        if due:
+            sample = min(projection.SAMPLE, max(64, quarter)) if full else projection.SAMPLE
+            self.choice, design = yield from projection.choose(
+                examples, scale=scale, lift=lift, ridge=ridge, n_neighbors=n_neighbors,
+                rule=rule, lift_size=lift_size, sample=sample, seed=self.seed,
+                reduction=self.reduction, last=self.choice, before=self._sums,
             )  # fmt: skip
-            self._encode(store)
-        return spread
+            self.next_choice = next_choice(t, window)
+            if self.reduction is None:
+                self.space.turn(examples)
+        assert self.choice is not None
+        if design is None:
+            if self.moments is not None and self.projection is not None:
+                features = projection.dense_features(
+                    self.choice, self.projection.lift, self.moments
+                )
+            else:
+                features = yield from projection.make_features(
+                    examples, self.choice, lift_size, self.seed
+                )
+            design = yield from projection.Design.of(examples, features, self.reduction, self._sums)
+        self.moments = design.features.moments if keeps else None
+        self.projection, spread = yield from projection.fit(
+            design, self.choice.ridge, start=self.projection
+        )
+        self.space.renew()
+        self._make_coder()
+        self._last = None
+        coded = yield from store.encoding(self.encoder())
+        return Renewed(self, spread, coded)
+
+    def take_over(self, renewed: Renewed, store: Store, *, changed: bool) -> None:
+        """Go on with what a fit has made.
+
+        ``changed``: examples that it was made of have other labels now, or are gone.
+        """
+        twin = renewed.embedding
+        self.space.follow(twin.space, twin.turned)
+        for name in ("projection", "reduction", "choice", "moments", "next_choice", "_coder"):
+            setattr(self, name, getattr(twin, name))
+        self._sums = None if changed else twin._sums
+        store.adopt(renewed.coded, self.encoder())
+        store.widen_codes(self.space.d)
+        self._last = None
 
     def _reduce(self, examples: Examples, q: int, due: bool) -> None:
         """Reduce labels if there are so many, and see to the coordinates of P and V.
@@ -260,19 +338,17 @@ class Embedding:
         else:
             self.reduction = old.centred(examples)
             return
+        self.turned = C
         self.space.change(C)
         if self.projection is not None:
             self.projection = self.projection.turned(C)
 
-    def _encode(self, store: Store) -> None:
-        """Make the stored codes anew with the present V."""
+    def encoder(self) -> Encoder:
+        """Return what makes codes of rows now."""
         assert self.projection is not None
-        self.space.renew()
-        self._make_coder()
-        project, space = self.projection, self.space.snapshot()
-        coder = self._coder
-        store.encode(Encoder(project, space) if coder is None else Encoder(coder, None))
-        self._last = None
+        if self._coder is not None:
+            return Encoder(self._coder, None)
+        return Encoder(self.projection, self.space.snapshot())
 
     def _make_coder(self) -> None:
         """Multiply P with the codec where labels are reduced.
@@ -299,6 +375,7 @@ class Embedding:
             "projection": None if self.projection is None else self.projection.dump(),
             "reduction": None if self.reduction is None else self.reduction.dump(),
             "choice": None if self.choice is None else asdict(self.choice),
+            "moments": None if self.moments is None else [*map(np.copy, self.moments)],
             "seed": self.seed,
             "next_fit": self.next_fit,
             "next_choice": self.next_choice,
@@ -309,7 +386,6 @@ class Embedding:
         cls,
         state: dict[str, Any],
         space: Space,
-        store: Store,
         *,
         lift: str | None,
         p: int,
@@ -340,8 +416,19 @@ class Embedding:
             made.choice = projection.Choice.load(state["choice"])
         elif fitted:
             raise ValueError("a projection must come with its choice")
+        if state["moments"] is not None:
+            if sparse or not fitted or len(state["moments"]) != 2:
+                raise ValueError("moments must be two, of dense rows that P was fitted on")
+            most = LARGEST_VALUE
+            made.moments = (
+                expect("mean", state["moments"][0], np.float64, (p,), least=-most, most=most),
+                expect("deviation", state["moments"][1], np.float64, (p,), least=1e-300, most=most),
+            )
         made.next_fit, made.next_choice = state["next_fit"], state["next_choice"]
-        d = space.d if fitted else None
+        return made
+
+    def check_codes(self, store: Store) -> None:
+        """Check that the codes of a store are as wide as those that are made here."""
+        d = self.space.d if self.projection is not None else None
         if store.code_width != d:
             raise ValueError(f"codes must have {d} columns, got {store.code_width}")
-        return made

@@ -10,7 +10,7 @@ leaves among several, or among threads, give the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,23 @@ import scipy.sparse as sp
 
 from tagstream.checks import Rows
 from tagstream.labels import Labels
-from tagstream.threads import in_threads
+from tagstream.steps import Steps, Work, finish
 
-__all__ = ["LEAF", "Examples", "Mapped", "Summand", "Sums", "add_in_tree", "count_labels", "evenly"]
+__all__ = [
+    "LEAF",
+    "Examples",
+    "Mapped",
+    "Summand",
+    "Sums",
+    "Tree",
+    "add_in_tree",
+    "count_labels",
+    "evenly",
+]
 
-LEAF = 4096  # examples that are summed at a time
+LEAF = 4096  # examples that are summed at a time,
+DEAR_LEAF = 512  # or fewer, where much is made of each
 
-T = TypeVar("T")
 Sums = tuple[npt.NDArray[Any], ...]
 Part = slice
 # Of rows, their labels, and of what else was given ``along`` with them, else None.
@@ -34,33 +44,69 @@ Summand = Callable[[Rows, Labels, Any], Sums]
 def add_in_tree(leaves: Iterable[tuple[int, Sums]]) -> Sums:
     """Add the sums of leaves, given with their numbers in rising order, as the tree prescribes.
 
-    Two neighbouring sums are joined as soon as what comes next lies outside of the smallest node
-    that holds them both.  The arrays of the left one are changed in place.
-
     Examples
     --------
     >>> ones = [(i, (np.ones(1),)) for i in (0, 1, 2, 5)]
     >>> add_in_tree(ones)[0].tolist()
     [4.0]
     """
-    open_nodes: list[tuple[int, Sums]] = []
+    tree = Tree()
+    for leaf in leaves:
+        tree.add(leaf)
+    return tree.total()
 
-    def join() -> None:
-        _, right = open_nodes.pop()
-        for a, b in zip(open_nodes[-1][1], right, strict=True):
-            np.add(a, b, out=a)
 
-    for number, sums in leaves:
-        while len(open_nodes) > 1 and _level(open_nodes[-2][0], open_nodes[-1][0]) < _level(
-            open_nodes[-1][0], number
-        ):
-            join()
-        open_nodes.append((number, sums))
-    if not open_nodes:
-        raise ValueError("there must be at least one leaf to sum")
-    while len(open_nodes) > 1:
-        join()
-    return open_nodes[0][1]
+class Tree:
+    """Sums of leaves that are added as they come, in rising order of their numbers.
+
+    Two neighbouring sums are joined as soon as what comes next lies outside of the smallest node
+    that holds them both; so of n leaves no more than log n sums are held.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[int, Sums]] = []  # what is not joined yet, by its first leaf
+        self.last = -1  # leaf that was added
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(part.nbytes for _, sums in self._nodes for part in sums)
+
+    def add(self, leaf: tuple[int, Sums]) -> None:
+        """Add the sums of a leaf, which may be changed from now on."""
+        self._join(leaf[0])
+        self._nodes.append(leaf)
+        self.last = leaf[0]
+
+    def _join(self, number: int) -> None:
+        """Join nodes that the leaf of that number, and all that follow it, lie outside of."""
+        nodes = self._nodes
+        while len(nodes) > 1 and _level(nodes[-2][0], nodes[-1][0]) < _level(nodes[-1][0], number):
+            _, right = nodes.pop()
+            for a, b in zip(nodes[-1][1], right, strict=True):
+                np.add(a, b, out=a)
+
+    def total(self, *rest: tuple[int, Sums]) -> Sums:
+        """Return the sum of all leaves, and of one more, whose arrays may be changed."""
+        if rest:
+            self._join(rest[0][0])
+        nodes = [*self._nodes, *rest]
+        if not nodes:
+            raise ValueError("there must be at least one leaf to sum")
+        *others, (_, last) = nodes
+        total = last if rest else tuple(part.copy() for part in last)
+        # From the right, as open nodes are joined: what is held here stays as it is.
+        for _, left in reversed(others):
+            for a, b in zip(left, total, strict=True):
+                np.add(a, b, out=b)
+        return total
+
+    def widen(self, part: int, width: int) -> None:
+        """Give an array of all sums, by its place, more columns, of zeros."""
+        for i, (number, sums) in enumerate(self._nodes):
+            old = sums[part]
+            more = [(0, 0)] * (old.ndim - 1) + [(0, width - old.shape[-1])]
+            self._nodes[i] = number, (*sums[:part], np.pad(old, more), *sums[part + 1 :])
 
 
 def _level(a: int, b: int) -> int:
@@ -110,17 +156,23 @@ class Examples:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def leaves(self) -> Iterator[tuple[int, Part]]:
+    @property
+    def end(self) -> int:
+        """The number in the stream of the example that comes next."""
+        numbers = self._numbers
+        return numbers + len(self) if isinstance(numbers, int) else int(numbers[-1]) + 1
+
+    def leaves(self, size: int | None = None) -> Iterator[tuple[int, Part]]:
         """Yield the number of each leaf that has examples, and their positions."""
         n, numbers = len(self), self._numbers
-        start = 0
+        size, start = size or self.leaf, 0
         while start < n:
             first = int(numbers + start if isinstance(numbers, int) else numbers[start])
-            leaf = first // self.leaf
+            leaf = first // size
             if isinstance(numbers, int):
-                stop = min(start + (leaf + 1) * self.leaf - first, n)
+                stop = min(start + (leaf + 1) * size - first, n)
             else:
-                stop = int(np.searchsorted(numbers, (leaf + 1) * self.leaf))
+                stop = int(np.searchsorted(numbers, (leaf + 1) * size))
             yield leaf, slice(start, stop)
             start = stop
 
@@ -130,10 +182,18 @@ class Examples:
         The summand may be called where the rows are: it must be a function of a module, or a
         ``functools.partial`` of one, and hold no more than it needs.
         """
-        return add_in_tree(
-            (leaf, summand(self.rows_of(part), self._labels(part), _some(along, part)))
-            for leaf, part in self.leaves()
-        )
+        return finish(self.summing(summand, along))
+
+    def summing(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Steps[Sums]:
+        """Return the same in steps."""
+
+        def of_leaf(at: tuple[int, Part]) -> tuple[int, Sums]:
+            leaf, part = at
+            return leaf, summand(self.rows_of(part), self._labels(part), _some(along, part))
+
+        tree = Tree()
+        yield Work(of_leaf, self.leaves(), tree.add)
+        return tree.total()
 
     def rows_of(self, part: Part) -> Rows:
         """Return the rows of a leaf; nothing is copied."""
@@ -149,13 +209,13 @@ class Examples:
         made.has_canonical_format = True
         return made
 
-    def map(self, function: Callable[[Rows], Rows], keep: bool, shared: bool = False) -> Mapped:
+    def map(self, function: Callable[[Rows], Rows], keep: bool, dear: bool = False) -> Mapped:
         """Return examples with ``function(rows)`` for rows, made leaf by leaf.
 
-        ``keep`` holds what was made, for those who look at it again and again.  ``shared``: a leaf
-        is so much work that it is worth a thread.
+        ``keep`` holds what was made, for those who look at it again and again.  ``dear``: what is
+        made of rows is so much work that leaves are smaller, and worth a thread.
         """
-        return Mapped(self, function, keep, shared)
+        return Mapped(self, function, keep, dear)
 
     def take(self, positions: npt.NDArray[np.int64]) -> tuple[Rows, Labels]:
         """Return the rows and labels at some positions."""
@@ -174,10 +234,11 @@ class Mapped:
     """Examples whose rows are a function of other rows: what can be summed, and gathered."""
 
     def __init__(
-        self, source: Examples, function: Callable[[Rows], Rows], keep: bool, shared: bool = False
+        self, source: Examples, function: Callable[[Rows], Rows], keep: bool, dear: bool = False
     ) -> None:
-        self._source, self._function, self._shared = source, function, shared
+        self._source, self._function, self._dear = source, function, dear
         self._kept: dict[int, Rows] | None = {} if keep else None
+        self.leaf = min(source.leaf, DEAR_LEAF) if dear else source.leaf
 
     def _leaf(self, leaf: int, part: Part) -> Rows:
         if self._kept is None:
@@ -188,21 +249,51 @@ class Mapped:
 
     def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
-        labels = self._source._labels
+        return finish(self.summing(summand, along))
 
-        def summed(at: tuple[int, Part]) -> tuple[int, Sums]:
+    def summing(
+        self,
+        summand: Summand,
+        along: npt.NDArray[Any] | None = None,
+        before: Tree | None = None,
+    ) -> Steps[Sums]:
+        """Return the same in steps.
+
+        ``before`` has what was summed of the same examples when they were fewer: their full
+        leaves.  It is given those that are full now.
+        """
+        labels, size = self._source._labels, self.leaf
+
+        def of_leaf(at: tuple[int, Part]) -> tuple[int, Sums]:
             leaf, part = at
             return leaf, summand(self._leaf(leaf, part), labels(part), _some(along, part))
 
-        return add_in_tree(self._of_leaves(summed))
+        tree = Tree() if before is None else before
+        leaves = [at for at in self._source.leaves(size) if at[0] > tree.last]
+        full = leaves if self._source.end % size == 0 else leaves[:-1]
+        yield self._of_leaves(of_leaf, full, tree.add)
+        rest: list[tuple[int, Sums]] = []
+        yield self._of_leaves(of_leaf, leaves[len(full) :], rest.append)
+        return tree.total(*rest)
 
     def gather(self, function: Callable[[Rows], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return ``function(rows)`` of all leaves, one below the other."""
-        return np.concatenate(list(self._of_leaves(lambda at: function(self._leaf(*at)))))
+        return finish(self.gathering(function))
 
-    def _of_leaves(self, function: Callable[[tuple[int, Part]], T]) -> Iterator[T]:
-        worth = self._shared and len(self._source) > self._source.leaf
-        return in_threads(function, self._source.leaves(), worth=worth)
+    def gathering(self, function: Callable[[Rows], npt.NDArray[Any]]) -> Steps[npt.NDArray[Any]]:
+        """Return the same in steps."""
+        parts: list[npt.NDArray[Any]] = []
+        leaves = [*self._source.leaves(self.leaf)]
+        yield self._of_leaves(lambda at: function(self._leaf(*at)), leaves, parts.append)
+        return np.concatenate(parts)
+
+    def _of_leaves(
+        self,
+        function: Callable[[tuple[int, Part]], Any],
+        leaves: list[tuple[int, Part]],
+        take: Callable[[Any], None],
+    ) -> Work:
+        return Work(function, leaves, take, self._dear and len(leaves) > 1)
 
 
 def _some(along: npt.NDArray[Any] | None, part: Part) -> npt.NDArray[Any] | None:

@@ -61,6 +61,7 @@ _NO_BASIS = np.empty((0, 0), np.float32)
 # Columns of the counters: rows of D in use, and rows that a snapshot shares.
 USED, FROZEN = 0, 1
 EMPTY = -1
+UNKNOWN = 2  # label, beside 0 and 1
 
 
 class Inputs(NamedTuple):
@@ -267,19 +268,21 @@ def residual(y: int, z: float) -> float:
 
 
 @compiled
-def _step_once(
-    fast: FastState,
-    inputs: Inputs,
-    Z: Vector,
-    y: npt.NDArray[np.uint8],
-    known: npt.NDArray[np.bool_],
-) -> None:
-    z = Z[0].copy()
-    add_correction(fast, inputs, 0, z)
-    for j in range(z.shape[0]):
-        sure = known.shape[0] == 0 or known[j]
-        z[j] = residual(y[j], z[j]) if sure else 0.0
-    step(fast, inputs, 0, z)
+def _learn_all(
+    fast: FastState, inputs: Inputs, Z: Vector, Y: npt.NDArray[np.uint8], start: int
+) -> int:
+    """Learn inputs ``start``, ``start`` + 1, … in order; return where there is no more room."""
+    z = np.zeros(Z.shape[1])
+    for i in range(start, Z.shape[0]):
+        if not has_room(fast, inputs, i):
+            return i
+        for j in range(z.shape[0]):
+            z[j] = Z[i, j]
+        add_correction(fast, inputs, i, z)
+        for j in range(z.shape[0]):
+            z[j] = 0.0 if Y[i, j] == UNKNOWN else residual(Y[i, j], z[j])
+        step(fast, inputs, i, z)
+    return len(Z)
 
 
 @compiled
@@ -336,7 +339,7 @@ class FastMap:
     >>> fast.grow(1)
     >>> fast.reset(np.array([3.0, 0.0]), rho=1.0)
     >>> x, z = inputs_of(np.array([[1.0, 1.0]])), np.zeros((1, 1))
-    >>> fast.learn(x, z, np.array([1], np.uint8))  # h = 1/4 + 1/1: 10/11 of the way
+    >>> fast.learn(x, z, np.array([[1]], np.uint8))  # h = 1/4 + 1/1: 10/11 of the way
     >>> round(float(fast(x, z)[0, 0]), 4)
     0.9091
     """
@@ -503,15 +506,17 @@ class FastMap:
         self,
         inputs: Inputs,
         Z: Vector,
-        y: npt.NDArray[np.uint8],
+        Y: npt.NDArray[np.uint8],
         known: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Take one step for the first of the inputs, with labels ``y`` (q,)."""
+        """Take a step for each of m inputs in order, with regression ``Z`` and labels ``Y`` (m, q).
+
+        Only those that are known, if ``known`` says so (m, q), are learnt.
+        """
         self.own()
-        if not has_room(self.state, inputs, 0):
-            self.make_room(int(inputs.indptr[1] - inputs.indptr[0]))
-        sure = np.empty(0, np.bool_) if known is None else known
-        _step_once(self.state, inputs, Z, y, sure)
+        marked, done = Y if known is None else np.where(known, Y, np.uint8(UNKNOWN)), 0
+        while (done := _learn_all(self.state, inputs, Z, marked, done)) < len(Z):
+            self.make_room(int(inputs.indptr[done + 1] - inputs.indptr[done]))
 
     def correct(self, inputs: Inputs, Z: Vector, added: npt.NDArray[np.bool_]) -> None:
         """Take the step of a correction: for the labels that it adds (q,), and for no other.
@@ -519,7 +524,7 @@ class FastMap:
         Steps for the labels that were there or were taken away, too, do harm to other items: see
         ``docs/math.md``.
         """
-        self.learn(inputs, Z, added.astype(np.uint8), added)
+        self.learn(inputs, Z, added.astype(np.uint8)[None], added[None])
 
     def own(self) -> None:
         """Make sure that no snapshot sees what is written next (sparse rows see to themselves)."""

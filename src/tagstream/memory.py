@@ -41,13 +41,14 @@ from tagstream.kernels import (
     scan_sparse,
 )
 from tagstream.labels import Labels
+from tagstream.steps import Steps, Work, finish
 from tagstream.threads import in_threads
 from tagstream.tiles import LANES, TOGETHER
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["DenseRows", "LocalStore", "Neighbors", "SparseRows", "Store"]
+__all__ = ["Coded", "DenseRows", "LocalStore", "Neighbors", "SparseRows", "Store"]
 
 Positions = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
@@ -63,7 +64,8 @@ PACKED = 1 << 13  # rows that are packed at a time where none are stored so
 FEW = 8  # queries for which it is not worth it
 SHARED_WORK = 2e8  # multiplications from which a search is worth a second thread
 
-ENCODED = 4096  # rows whose codes are made at a time
+ENCODED = 512  # rows whose codes are made at a time
+SHARED_CODES = 8192  # rows from which on it is worth a second thread
 UNPACKED = 1 << 24  # labels of rows that are unpacked at a time
 
 # Numbers whose squares stay in single precision.
@@ -88,6 +90,36 @@ class Neighbors(NamedTuple):
     labels: Bytes
     known: Bytes
     corrected: Bools
+
+
+class Coded:
+    """Codes that were made ahead of stored examples, and of some that have come since.
+
+    Parameters
+    ----------
+    numbers : int array of shape (n,)
+        The numbers in the stream of the examples that were stored.
+    parts : list of arrays
+        Their codes, some rows each.
+    """
+
+    def __init__(self, numbers: Positions, parts: list[Singles]) -> None:
+        self._numbers, self._parts = [numbers], parts
+
+    def add(self, number: int, codes: Singles) -> None:
+        """Add the codes of examples that came later, with the number of the first."""
+        self._numbers.append(np.arange(number, number + len(codes)))
+        self._parts.append(codes)
+
+    def of(self, numbers: Positions) -> Singles:
+        """Return the codes of examples by their numbers, which must be among these."""
+        width = max(part.shape[1] for part in self._parts)  # labels may have come in between
+        parts = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in self._parts]
+        codes = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        if len(codes) == len(numbers):
+            return codes
+        kept: Singles = codes[np.searchsorted(np.concatenate(self._numbers), numbers)]
+        return kept
 
 
 class Store(Protocol):
@@ -144,6 +176,12 @@ class Store(Protocol):
 
     def encode(self, encode: Callable[[Rows], Singles]) -> None:
         """Give every stored example the code that ``encode(rows)`` makes."""
+
+    def encoding(self, encode: Callable[[Rows], Singles]) -> Steps[Coded]:
+        """Make such codes in steps, for :meth:`adopt`, of a picture that stays as it is."""
+
+    def adopt(self, coded: Coded, encode: Callable[[Rows], Singles]) -> None:
+        """Take over codes that were made ahead by ``encode``, of what is still stored."""
 
     def widen_codes(self, d: int) -> None:
         """Append zeros to all codes, up to ``d`` numbers."""
@@ -760,11 +798,21 @@ class LocalStore:
 
     def encode(self, encode: Callable[[Rows], Singles]) -> None:
         """Give every stored example the code that ``encode(rows)`` makes."""
+        self.adopt(finish(self.encoding(encode)), encode)
+
+    def encoding(self, encode: Callable[[Rows], Singles]) -> Steps[Coded]:
+        """Make such codes in steps, for :meth:`adopt`, of a picture that stays as it is."""
         rows, n = self._rows.live, max(len(self), 1)
-        blocks = (slice(i, i + ENCODED) for i in range(0, n, ENCODED))
-        parts = list(in_threads(lambda block: encode(rows[block]), blocks, worth=n > 2 * ENCODED))
-        self._codes = self._codes or DenseRows(parts[0].shape[1])
-        self._codes.replace(np.concatenate(parts) if len(parts) > 1 else parts[0])
+        blocks = [slice(i, i + ENCODED) for i in range(0, n, ENCODED)]
+        parts: list[Singles] = []
+        yield Work(lambda block: encode(rows[block]), blocks, parts.append, n > SHARED_CODES)
+        return Coded(self.numbers(np.arange(len(self))), parts)
+
+    def adopt(self, coded: Coded, encode: Callable[[Rows], Singles]) -> None:
+        """Take over codes that were made ahead by ``encode``, of what is still stored."""
+        codes = coded.of(self.numbers(np.arange(len(self))))
+        self._codes = self._codes or DenseRows(codes.shape[1])
+        self._codes.replace(codes)
 
     def widen_codes(self, d: int) -> None:
         """Append zeros to all codes, up to ``d`` numbers."""

@@ -130,16 +130,19 @@ class Space:
 
     # ------------------------------------------------------------------ learning
     def turn(self, examples: Examples) -> None:
-        """Turn a narrow metric to the present leading directions of the labels.
+        """Turn a narrow metric to the present leading directions of the labels."""
+        q, d = self.V.shape
+        if d < q:
+            self.turn_to(leading_directions(examples, d))
+
+    def turn_to(self, turned: Matrix) -> None:
+        """Turn a narrow metric to other directions.
 
         What V has learnt is its difference from the old directions B; it is carried over as
         (V − B)BᵀB′, in the coordinates of the new ones.
         """
-        q, d = self.V.shape
-        if d < q:
-            turned = leading_directions(examples, d)
-            self.V = turned + (self.V - self.basis) @ (self.basis.T @ turned)
-            self.basis = turned
+        self.V = turned + (self.V - self.basis) @ (self.basis.T @ turned)
+        self.basis = turned
 
     def change(self, C: Matrix) -> None:
         """Have other coordinates of labels from now on: C (r, q) times the present ones.
@@ -200,6 +203,19 @@ class Space:
         self.codec = self.V * 0.5**self.exponent
         self.encodes = True
 
+    def follow(self, other: Self, C: Matrix | None) -> None:
+        """Encode as ``other`` does, a twin that was turned and renewed while this one played on.
+
+        ``C``: the change of coordinates that it went through, see :meth:`change`.
+        """
+        if C is not None:
+            self.change(np.pad(C, ((0, 0), (0, len(self.V) - C.shape[1]))))
+        elif other.basis.shape == self.basis.shape and (other.basis != self.basis).any():
+            self.turn_to(other.basis)
+        if len(other.V) > len(self.V):
+            self.grow(len(other.V))
+        self.codec, self.exponent, self.encodes = other.codec, other.exponent, True
+
     def encode(self, Z: Matrix) -> npt.NDArray[np.float32]:
         """Return the codes of items in label space, (n, d), divided by :attr:`scale`."""
         out = np.empty((len(Z), self.codec.shape[1]))
@@ -230,6 +246,12 @@ class Space:
         """
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
+        return twin
+
+    def twin(self) -> Self:
+        """Return a copy that goes its own way."""
+        twin = self.snapshot()
+        twin.V = self.V.copy()
         return twin
 
     def dump(self) -> dict[str, Any]:
@@ -296,16 +318,13 @@ class ConvexSpace(Space):
         elif len(columns) <= d:  # it starts anew, and no farther from I than before
             self.Q, self.tally[convex.LEAST] = np.eye(len(columns)), 1.0
 
-    def turn(self, examples: Examples) -> None:
-        """Turn a narrow metric to the present leading directions of the labels."""
-        q, d = self.V.shape
-        if d < q:
-            turned = leading_directions(examples, d)
-            C = turned.T @ self.basis
-            Q = C @ (self.Q - np.eye(d)) @ C.T
-            self.Q, self.basis = np.eye(d) + (Q + Q.T) / 2, turned
-            # An eigenvalue of Q below 1 moves towards 1; rounding may cost some digits.
-            self.tally[convex.LEAST] = min(self.tally[convex.LEAST], 1.0) - 1e-12 * d
+    def turn_to(self, turned: Matrix) -> None:
+        """Turn a narrow metric to other directions."""
+        d, C = self.d, turned.T @ self.basis
+        Q = C @ (self.Q - np.eye(d)) @ C.T
+        self.Q, self.basis = np.eye(d) + (Q + Q.T) / 2, turned
+        # An eigenvalue of Q below 1 moves towards 1; rounding may cost some digits.
+        self.tally[convex.LEAST] = min(self.tally[convex.LEAST], 1.0) - 1e-12 * d
 
     def change(self, C: Matrix) -> None:
         """Have other coordinates of labels from now on, see :meth:`Space.change`.
@@ -358,6 +377,17 @@ class ConvexSpace(Space):
         twin = super().snapshot()
         twin.tally = self.tally.copy()
         return twin
+
+    def twin(self) -> Self:
+        """Return a copy that goes its own way."""
+        twin = super().twin()
+        twin.Q = self.Q.copy()
+        return twin
+
+    def follow(self, other: Self, C: Matrix | None) -> None:
+        """Encode as ``other`` does, see :meth:`Space.follow`."""
+        super().follow(other, C)
+        self.V = other.V  # which is what encodes
 
     @property
     def squared_loss(self) -> float:

@@ -31,10 +31,11 @@ from tagstream.cluster.shard import (
     write_to,
 )
 from tagstream.copies import Nearest
-from tagstream.examples import Examples, Mapped, Summand, Sums, add_in_tree
+from tagstream.examples import Examples, Mapped, Summand, Sums, Tree, add_in_tree
 from tagstream.kernels import gather_votes
 from tagstream.labels import Labels
-from tagstream.memory import LocalStore, Neighbors
+from tagstream.memory import Coded, LocalStore, Neighbors
+from tagstream.steps import PAUSE, Steps
 
 if TYPE_CHECKING:
     from tagstream.memory import Store
@@ -351,6 +352,15 @@ class ShardedStore:
         """Give every stored example the code that ``encode(rows)`` makes."""
         self._change_all("encode", LocalStore.encode, encode)
 
+    def encoding(self, encode: Callable[[Rows], Singles]) -> Steps[Coded]:
+        """Return nothing yet: shards make their codes when these are taken over."""
+        yield PAUSE
+        return Coded(np.empty(0, np.int64), [])
+
+    def adopt(self, coded: Coded, encode: Callable[[Rows], Singles]) -> None:
+        """Give every stored example the code that ``encode(rows)`` makes."""
+        self.encode(encode)
+
     def widen_codes(self, d: int) -> None:
         """Append zeros to all codes, up to ``d`` numbers."""
         width = self._open.code_width
@@ -638,13 +648,14 @@ class ShardedExamples(Examples):
         self.store, self.leaf = store, _examples.LEAF
         self.shape, self.sparse = (len(store), store.n_features), store.sparse
 
-    def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
+    def summing(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Steps[Sums]:
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
+        yield PAUSE
         return self.store.sum(summand, along, self.leaf, None)
 
-    def map(self, function: Callable[[Rows], Rows], keep: bool, shared: bool = False) -> Mapped:
+    def map(self, function: Callable[[Rows], Rows], keep: bool, dear: bool = False) -> Mapped:
         """Return examples with ``function(rows)`` for rows."""
-        return ShardedMapped(self, function, keep)
+        return ShardedMapped(self, function, keep, dear)
 
     def take(self, positions: Positions) -> tuple[Rows, Labels]:
         """Return the rows and labels at some positions."""
@@ -659,20 +670,28 @@ class ShardedMapped(Mapped):
     """A function of the rows of a sharded store; shards keep what they made, if asked to."""
 
     def __init__(
-        self, source: ShardedExamples, function: Callable[[Rows], Rows], keep: bool
+        self, source: ShardedExamples, function: Callable[[Rows], Rows], keep: bool, dear: bool
     ) -> None:
-        self.store, self.leaf = source.store, source.leaf
-        self.here = self.store._open_examples(self.leaf).map(function, keep)
+        self.store = source.store
+        self.here = self.store._open_examples(source.leaf).map(function, keep, dear)
+        self.leaf = self.here.leaf
         self.parcel = import_ray().put(import_ray().cloudpickle.dumps(function))
         self.kept = uuid.uuid4().hex if keep else None
         if self.kept is not None:
             weakref.finalize(self, self.store._home.unmapped.append, self.kept)
 
-    def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
+    def summing(
+        self,
+        summand: Summand,
+        along: npt.NDArray[Any] | None = None,
+        before: Tree | None = None,
+    ) -> Steps[Sums]:
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
+        yield PAUSE
         return self.store.sum(summand, along, self.leaf, self)
 
-    def gather(self, function: Callable[[Rows], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def gathering(self, function: Callable[[Rows], npt.NDArray[Any]]) -> Steps[npt.NDArray[Any]]:
         """Return ``function(rows)`` of all leaves, one below the other."""
+        yield PAUSE
         made: npt.NDArray[Any] = self.store.gather(function, self.leaf, self)
         return made

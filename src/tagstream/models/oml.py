@@ -2,8 +2,9 @@
 
 An item is mapped into label space by a projection P (:mod:`tagstream.projection`), measured
 there by a metric V (:mod:`tagstream.space`), and takes the vote of its k nearest stored items
-(:mod:`tagstream.memory`).  P is fitted again at geometrically growing times; V learns at every
-example; the stored codes, made with a copy of V, are renewed whenever P is.  All of this happens
+(:mod:`tagstream.memory`).  P is fitted again at geometrically growing times, in steps that are
+spread over the examples that follow (:mod:`tagstream.renewal`); V learns at every example; the
+stored codes, made with a copy of V, are renewed whenever P is.  All of this happens
 at fixed counts of examples (:mod:`tagstream.schedule`), so how a stream is cut into calls does not
 matter.
 """
@@ -28,12 +29,17 @@ from tagstream.labels import Labels
 from tagstream.memory import LocalStore
 from tagstream.models import single
 from tagstream.models.neighbors import Located, NeighborClassifier, Positions
+from tagstream.renewal import Renewal
+from tagstream.schedule import delay, next_fit
 from tagstream.space import ConvexSpace, Space
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["OML"]
+
+FEW_ROWS = 16  # that are learnt together, up to which a fit is gone on with at each call
+PATIENCE = 4e-3  # seconds of that, for each row
 
 SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
@@ -103,6 +109,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     """
 
     _asked: single.Asked | None = None  # the last single item
+    _renewal: Renewal | None = None  # the fit of P that is under way
 
     def __init__(
         self,
@@ -153,15 +160,26 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
 
     def _grow(self, q: int) -> None:
         self._store.grow(q)
-        self._embedding.grow(q, self._store)
+        self._embedding.grow(q)
+        self._store.widen_codes(self._embedding.space.d)
         if self._belief is not None:
             self._belief.grow(q)
 
     # ------------------------------------------------------------------ learning
     def _next_stop(self, seen: int) -> int:
-        return self._embedding.next_fit
+        stop = self._embedding.next_fit
+        return stop if self._renewal is None else min(stop, self._renewal.at)
 
     def _learn_block(
+        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+    ) -> None:
+        self._learn_rows(rows, labels, ids, seen)
+        if self._renewal is not None:
+            self._renewal.learnt(seen, rows, labels)
+            if rows.shape[0] <= FEW_ROWS:  # who learns more waits for all of it at the end
+                self._renewal.run(rows.shape[0] * PATIENCE)
+
+    def _learn_rows(
         self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
     ) -> None:
         store, belief = self._store, self._belief
@@ -207,32 +225,61 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         return single.score(*plain, self._look(X.astype(np.float32, copy=False), *plain))
 
     def _stop(self, seen: int) -> None:
-        """Fit P, and let the fast map begin anew from there."""
+        """Have the fit that is under way take effect, or begin the next one."""
+        if self._renewal is not None and seen == self._renewal.at:
+            self._take_effect()
+        if seen == self._embedding.next_fit:
+            chooses = self._embedding.chooses(seen)
+            self._begin_fit(seen, delay(seen, self._store.window, chooses=chooses))
+
+    def _begin_fit(self, seen: int, later: int) -> None:
+        """Begin to fit P, which takes effect after so many further examples."""
         # From which share of the votes on a label is counted when P is chosen.
         rule = 0.5 if isinstance(self.decide, str) else float(self.decide)
-        embedding = self._embedding
-        spread = embedding.renew(
-            seen, self._store, scale=self.scale, lift=self.lift, ridge=self.ridge,
-            n_neighbors=self.n_neighbors, rule=rule,
+        self._embedding.next_fit = next_fit(seen, self._store.window)
+        steps = self._embedding.renewing(
+            seen, self._store.snapshot() if later else self._store, scale=self.scale,
+            lift=self.lift, ridge=self.ridge, n_neighbors=self.n_neighbors, rule=rule,
         )  # fmt: skip
-        if self._belief is not None and spread is not None and embedding.choice is not None:
-            self._belief.refit(spread, embedding.choice.ridge, self._store, embedding.basis)
+        self._renewal = Renewal(seen + later, steps, self._belief)
+        if not later:
+            self._take_effect()
+
+    def _take_effect(self) -> None:
+        renewal, self._renewal = self._renewal, None
+        assert renewal is not None
+        renewal.take_effect(self._embedding, self._belief, self._store)
 
     # ------------------------------------------------------------------ corrections
     def refit(self) -> Self:
         """Fit P now, on all that is stored, instead of at its next time."""
         with self._lock:
             check_is_fitted(self)
-            self._stop(self.n_seen_)
+            self._begin_fit(self.n_seen_, 0)
         return self
 
+    def _relabel(self, position: int, labels: Labels) -> None:
+        self._embedding.forget_sums()
+        if self._renewal is not None:
+            old = self._store.labels([position])
+            row = self._store.take(slice(position, position + 1))
+            self._renewal.corrected(row, labels.Y > old.Y)
+        super()._relabel(position, labels)
+
+    def _forget(self, position: int) -> None:
+        self._embedding.forget_sums()
+        if self._renewal is not None:
+            self._renewal.forgot()
+        super()._forget(position)
+
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
+        self._renewal = None  # a fit of other labels
         super()._change_labels(columns, names)
         self._embedding.keep([c[0] for c in columns], self._store)
         if self._belief is not None:
             self._belief.fast.rebase(self._embedding.basis)
         if self._embedding.projection is not None:
-            self._stop(self.n_seen_)
+            self._begin_fit(self.n_seen_, 0)
 
     # ------------------------------------------------------------------ neighbours
     def _locate(
@@ -265,19 +312,27 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _freeze(self, twin: OML) -> None:
         twin._store, twin._embedding = self._store.snapshot(), self._embedding.snapshot()
         twin._belief = None if self._belief is None else self._belief.snapshot()
+        twin._renewal = None
 
     def _dump(self) -> dict[str, Any]:
-        belief = None if self._belief is None else self._belief.dump()
-        return {"store": self._store.dump(), "belief": belief, **self._embedding.dump()}
+        return {
+            "store": self._store.dump(),
+            "belief": None if self._belief is None else self._belief.dump(),
+            "renewal": None if self._renewal is None else self._renewal.dump(len(self.classes_)),
+            **self._embedding.dump(),
+        }
 
     def _load(self, state: dict[str, Any]) -> None:
-        state = {"reduction": None, **state}  # which files had not, before there was one
-        expect_keys("OML", state, "store", "belief", *STATE)
+        # Which files had not, before there were such.
+        state = {"reduction": None, "moments": None, "renewal": None, **state}
+        expect_keys("OML", state, "store", "belief", "renewal", *STATE)
         self._store = self._load_store(state["store"])
-        self._embedding = Embedding.load(
-            state, SPACES[self.step](self.n_components), self._store, lift=self.lift,
-            p=self.n_features_in_, q=len(self.classes_), sparse=self._sparse,
-        )  # fmt: skip
+        of: Any = {
+            "lift": self.lift, "p": self.n_features_in_, "q": len(self.classes_),
+            "sparse": self._sparse,
+        }  # fmt: skip
+        self._embedding = Embedding.load(state, SPACES[self.step](self.n_components), **of)
+        self._embedding.check_codes(self._store)
         made = self._embedding.projection
         wide = self._sparse and (made is None or made.lift is None)
         self._load_belief(
@@ -286,6 +341,13 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         )  # fmt: skip
         if self._embedding.next_fit <= self.n_seen_:
             raise ValueError(f"next_fit must lie after {self.n_seen_} examples")
+        if state["renewal"] is not None:
+            space = SPACES[self.step](self.n_components)
+            self._renewal = Renewal.load(
+                state["renewal"], space, self._store.snapshot(), self._belief, **of
+            )
+            if not self.n_seen_ < self._renewal.at < self._embedding.next_fit:
+                raise ValueError(f"a fit must take effect after {self.n_seen_} examples")
 
     # ------------------------------------------------------------------ attributes
     n_updates_ = _of_space("n_updates", "Rounds in which V moved.")

@@ -10,9 +10,18 @@ they vary most (:mod:`~tagstream.projection.reduction`).
 """
 
 from tagstream.projection.choice import SAMPLE, choose
-from tagstream.projection.features import LIFT_SIZE, LIFTS, SCALES, Choice, Lift
+from tagstream.projection.features import (
+    LIFT_SIZE,
+    LIFTS,
+    SCALES,
+    Choice,
+    Lift,
+    dense_features,
+    make_features,
+)
 from tagstream.projection.reduction import MANY, Reduction
 from tagstream.projection.ridge import (
+    Design,
     Projection,
     first_block,
     fit,
@@ -26,11 +35,14 @@ __all__ = [
     "SAMPLE",
     "SCALES",
     "Choice",
+    "Design",
     "Lift",
     "Projection",
     "Reduction",
     "choose",
+    "dense_features",
     "first_block",
     "fit",
     "leading_directions",
+    "make_features",
 ]

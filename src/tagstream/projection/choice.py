@@ -22,7 +22,7 @@ import scipy.linalg
 from scipy.linalg import lapack
 
 from tagstream.decision import decide
-from tagstream.examples import Examples
+from tagstream.examples import Examples, Tree
 from tagstream.kernels import PRIOR
 from tagstream.labels import Labels
 from tagstream.projection.features import (
@@ -35,6 +35,7 @@ from tagstream.projection.features import (
 )
 from tagstream.projection.reduction import Reduction
 from tagstream.projection.ridge import Design
+from tagstream.steps import PAUSE, Steps, finish
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
 LARGE = 4096  # examples beyond which lifts are looked for near the last choice only
@@ -63,8 +64,11 @@ def choose(
     sample: int = SAMPLE,
     reduction: Reduction | None = None,
     last: Choice | None = None,
-) -> tuple[Choice, Design | None]:
+    before: Tree | None = None,
+) -> Steps[tuple[Choice, Design | None]]:
     """Choose scaling and lift on at most ``sample`` evenly spaced examples, and the ridge.
+
+    In steps, from one candidate to the next.
 
     Returned with it is the regression of all the examples, if that was set up on the way: to
     :func:`~tagstream.projection.ridge.fit` it is the larger part of its work.
@@ -74,6 +78,8 @@ def choose(
     the end; and its ridge is then changed if that makes the votes better still.  With every
     doubling beyond the sample a lift takes more time, and luck has had another try: it has to be
     the better by so much more.  With a ``reduction`` all is regressed in its coordinates.
+
+    ``before`` is given what was summed over all examples, see :class:`Design`.
 
     Of more than 4,096 examples the sample has long had its full size, and what was chosen ``last``
     is hardly ever left: lifts are then looked for near it only (:func:`_nearby`).
@@ -101,7 +107,10 @@ def choose(
     lifts = [one for one in candidates if one[0].lift is not None]
     n_finalists = FINALISTS if last is None else 1
     if len(few) >= LARGE_SAMPLE and len(lifts) > n_finalists:
-        ranks = [quick_rank(kernel) for _, kernel, _ in lifts]
+        ranks = []
+        for _, kernel, _ in lifts:
+            ranks.append(quick_rank(kernel))
+            yield PAUSE
         finalists = sorted(sorted(range(len(lifts)), key=ranks.__getitem__)[:n_finalists])
         candidates = [one for one in candidates if one[0].lift is None]
         candidates += [lifts[i] for i in finalists]
@@ -110,10 +119,12 @@ def choose(
             smoother = Smoother.of_rows(X, T)
         else:
             smoother = Smoother.of_kernel(centre(kernel(1)), T)
+        yield PAUSE
         candidate = replace(candidate, ridge=smoother.ridge if strength is None else strength)
         votes, lifted = judge(smoother, candidate.ridge), candidate.lift is not None
         if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
             best[lifted] = votes, candidate, smoother
+        yield PAUSE
     votes, choice, smoother = best[False] if False in best else best[True]
     caution = CAUTION * max(0.0, math.log2(len(examples) / sample))
     if len(best) == 2 and best[True][0].better_than(best[False][0], caution):
@@ -125,8 +136,11 @@ def choose(
         changed = judge(smoother, other * choice.ridge)
         if changed.rank < votes.rank:
             votes, factor = changed, other
+        yield PAUSE
     if len(examples) > sample:
-        ridge, design = _ridge_of_all(examples, choice, lift_size, seed, reduction)
+        ridge, design = yield from _ridge_of_all(
+            examples, choice, lift_size, seed, reduction, before
+        )
         choice = replace(choice, ridge=ridge)
     return replace(choice, ridge=factor * choice.ridge), design
 
@@ -197,7 +211,7 @@ def _gaussian(distances: Matrix, bandwidth: float, step: int) -> Matrix:
 
 
 def _features(few: Examples, candidate: Choice, lift_size: int, seed: int) -> Any:
-    return make_features(few, candidate, lift_size, seed)(few.every()[0])
+    return finish(make_features(few, candidate, lift_size, seed))(few.every()[0])
 
 
 def targets(labels: Labels, reduction: Reduction | None = None) -> Matrix:
@@ -443,19 +457,22 @@ def _ridge_of_all(
     lift_size: int,
     seed: int,
     reduction: Reduction | None,
-) -> tuple[float, Design | None]:
+    before: Tree | None,
+) -> Steps[tuple[float, Design | None]]:
     """Return the ridge of least validation error on the very features that P is fitted on.
 
     And the regression on them, unless it is that of a part of the examples.
     """
     sampled = min(examples.shape) > RIDGE_SAMPLE
     if sampled:
-        examples = examples.sample(RIDGE_SAMPLE)
-    X = Design(examples, make_features(examples, choice, lift_size, seed), reduction)
+        examples, before = examples.sample(RIDGE_SAMPLE), None
+    features = yield from make_features(examples, choice, lift_size, seed)
+    X = yield from Design.of(examples, features, reduction, before)
     if X.primal:
-        inner, right = X.equations[:2]
+        inner, right = (yield from X.equations())[:2]
         inner, right = X.features.turned_both(inner), X.features.turned(right)
-        ridge = primal_ridge(inner, right, X.target_squares(), X.n)
+        square = yield from X.target_squares()
+        ridge = primal_ridge(inner, right, square, X.n)
     else:
         T = X.targets(examples.every()[1])
         ridge = Smoother.of_kernel(X.gram()[0], T - T.mean(axis=0)).ridge

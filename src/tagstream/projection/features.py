@@ -33,6 +33,7 @@ from tagstream.checks import (
 from tagstream.examples import Examples, evenly
 from tagstream.kernels import dense_squares, project_dense, row_squares, split_columns
 from tagstream.labels import Labels
+from tagstream.steps import Steps
 
 Matrix = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
@@ -110,6 +111,17 @@ class Lift:
         np.clip(out, -80, 0, out=out)
         return np.exp(out, out=out)
 
+    def kernel(self) -> Matrix | None:
+        """Return the matrix K (D, D) of a kernel's stored rows; None of other features."""
+        if self.kind != "kernel":
+            return None
+        wide = np.ascontiguousarray(self.W.T).astype(np.float64)
+        K = squared_distances(wide @ wide.T)
+        K *= -0.5
+        np.exp(K, out=K)
+        K[np.diag_indices(len(K))] += JITTER
+        return K
+
     @property
     def nbytes(self) -> int:
         """Bytes held."""
@@ -169,8 +181,6 @@ class Features:
     n_filled : int
         How many columns most sparse rows have, if they are a block of their own; else 0.
     lift : Lift or None
-    kernel : array of shape (D, D), or None
-        Of a kernel's stored rows, the matrix K.
     n_features : int
         How many there are.
     moments : pair of arrays of shape (p,), or None
@@ -184,7 +194,6 @@ class Features:
     deviation: Matrix | None
     columns: npt.NDArray[np.int32] | None
     lift: Lift | None
-    kernel: Matrix | None
     n_features: int
     moments: tuple[Matrix, Matrix] | None = None
     n_inputs: int = 0
@@ -224,6 +233,11 @@ class Features:
         place[self.columns] = np.arange(len(self.columns), dtype=np.int32)
         return place
 
+    @cached_property
+    def kernel(self) -> Matrix | None:
+        """Of a kernel's stored rows, the matrix K (D, D)."""
+        return None if self.lift is None else self.lift.kernel()
+
     @property
     def offset(self) -> Matrix | float:
         """What has been taken off the features."""
@@ -258,30 +272,41 @@ class Features:
         return np.asarray(scipy.linalg.solve_triangular(self.factor, R, lower=True))
 
 
-def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int) -> Features:
-    """Return the features that were chosen, made of these examples."""
+def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int) -> Steps[Features]:
+    """Return the features that were chosen, made of these examples, in steps."""
     p, unit = examples.shape[1], choice.scale == "unit"
     if examples.sparse and choice.lift is None:
-        columns, n_filled = _used_columns(examples)
-        own = moments(examples, unit)[1][columns] if choice.scale == "standard" else None
-        return Features(
-            unit, None, own, columns, None, None, len(columns), n_inputs=p, n_filled=n_filled
-        )
-    middle, deviation = moments(examples, unit)
-    standard = choice.scale == "standard"
+        columns, n_filled = yield from _used_columns(examples)
+        own = None
+        if choice.scale == "standard":
+            own = (yield from moments(examples, unit))[1][columns]
+        return Features(unit, None, own, columns, None, len(columns), None, p, n_filled)
+    both = yield from moments(examples, unit)
     if choice.lift is None:
-        spread = deviation if standard else None
-        return Features(unit, middle, spread, None, None, None, p, (middle, deviation))
+        return dense_features(choice, None, both)
     # Rows that differ by next to nothing ask for numbers beyond the range of single precision.
-    u = np.minimum(1 / (choice.bandwidth * (deviation if standard else np.ones(p))), STEEPEST)
-    lift, kernel = _make_lift(examples, choice.lift, unit, middle, u, lift_size, seed)
-    both = None if examples.sparse else (middle, deviation)
-    return Features(unit, None, None, None, lift, kernel, len(lift.b), both)
+    deviation = both[1] if choice.scale == "standard" else np.ones(p)
+    u = np.minimum(1 / (choice.bandwidth * deviation), STEEPEST)
+    lift = _make_lift(examples, choice.lift, unit, both[0], u, lift_size, seed)
+    return dense_features(choice, lift, None if examples.sparse else both)
 
 
-def _used_columns(examples: Examples) -> tuple[npt.NDArray[np.int32], int]:
+def dense_features(
+    choice: Choice, lift: Lift | None, moments: tuple[Matrix, Matrix] | None
+) -> Features:
+    """Return the features of dense rows with these moments, or behind that lift."""
+    unit = choice.scale == "unit"
+    if lift is not None:
+        return Features(unit, None, None, None, lift, len(lift.b), moments)
+    assert moments is not None
+    middle, deviation = moments
+    spread = deviation if choice.scale == "standard" else None
+    return Features(unit, middle, spread, None, None, len(middle), moments)
+
+
+def _used_columns(examples: Examples) -> Steps[tuple[npt.NDArray[np.int32], int]]:
     """Return the columns with an entry, and how many of them, the first, are filled."""
-    (used,) = examples.sum(_entries)
+    (used,) = yield from examples.summing(_entries)
     filled = used > len(examples) / 2
     if np.count_nonzero(filled) < FILLED:
         filled[:] = False
@@ -293,11 +318,11 @@ def _entries(rows: Rows, labels: Labels, _: None) -> tuple[npt.NDArray[np.intege
     return (rows.getnnz(axis=0),)
 
 
-def moments(examples: Examples, unit: bool = False) -> tuple[Matrix, Matrix]:
+def moments(examples: Examples, unit: bool = False) -> Steps[tuple[Matrix, Matrix]]:
     """Return the mean and standard deviation of each column; a constant column has 1."""
     n = len(examples)
-    mean = examples.sum(partial(_column_sums, unit))[0] / n
-    square = examples.sum(partial(_column_squares, unit, mean))[0] / n
+    mean = (yield from examples.summing(partial(_column_sums, unit)))[0] / n
+    square = (yield from examples.summing(partial(_column_squares, unit, mean)))[0] / n
     deviation = np.sqrt(np.maximum(square - mean**2, 0) if examples.sparse else square)
     # Below this a column is constant up to the rounding of single precision.
     flat = deviation <= 1e-6 * np.abs(mean)
@@ -323,24 +348,17 @@ def _column_squares(
 
 def _make_lift(
     examples: Examples, kind: str, unit: bool, middle: Matrix, u: Any, size: int, seed: int
-) -> tuple[Lift, Matrix | None]:
-    """Return the lift, and of a kernel the matrix of its stored rows."""
+) -> Lift:
     p, u = len(middle), u.astype(np.float32)
     if kind == "fourier":
         draw = _directions if p * size <= CACHED else _directions.__wrapped__
-        return Lift(kind, *draw(p, size, seed), middle.astype(np.float32), u), None
+        return Lift(kind, *draw(p, size, seed), middle.astype(np.float32), u)
     stored = examples.take(evenly(len(examples), size))[0]
     stored = unit_rows(stored) if unit else stored
     stored = stored.toarray() if sp.issparse(stored) else stored
     m = np.median(stored, axis=0).astype(np.float32)  # which no row far off can move
     scaled = _scaled(stored, m, u)
-    lift = Lift(kind, np.ascontiguousarray(scaled.T), -_half_squares(scaled), m, u)
-    wide = scaled.astype(np.float64)
-    K = squared_distances(wide @ wide.T)
-    K *= -0.5
-    np.exp(K, out=K)
-    K[np.diag_indices(len(K))] += JITTER
-    return lift, K
+    return Lift(kind, np.ascontiguousarray(scaled.T), -_half_squares(scaled), m, u)
 
 
 @lru_cache(maxsize=2)

@@ -18,28 +18,27 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from tagstream.checks import Rows, bounded, expect, expect_keys
-from tagstream.examples import Examples, count_labels
+from tagstream.examples import Examples, Sums, Tree, count_labels
 from tagstream.kernels import column_products, project_dense, project_sparse
 from tagstream.labels import Labels
 from tagstream.projection.features import (
     JITTER,
-    LIFT_SIZE,
-    Choice,
     Features,
     Lift,
     Matrix,
     centre,
     column_gram,
     inner_products,
-    make_features,
     transposed_times,
     unit_rows,
 )
 from tagstream.projection.reduction import Reduction
+from tagstream.steps import PAUSE, Steps
 
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
-PRIMAL = 3000  # features up to which normal equations are formed
+PRIMAL = 3000  # features up to which normal equations are formed,
+KEPT_WIDTH = 1024  # and up to which they are kept
 ROUNDS, WARM_ROUNDS = 25, 3  # of conjugate gradients, from nothing and from the last fit
 LARGE = 4096  # examples beyond which all warm rounds are made: none was ever spared there
 LARGEST_WEIGHT = 1e60  # of P in a file; the inverse of the smallest features there are
@@ -232,106 +231,157 @@ class Design:
     lift are made leaf by leaf and never take more room than one.  With a kernel, X̃L⁻ᵀ takes the
     place of X̃ everywhere (:class:`~tagstream.projection.features.Features`).  Targets are labels
     minus their mean, or what a reduction makes of them.
+
+    Whatever passes over the examples does so in steps.
+
+    Parameters
+    ----------
+    examples : Examples
+    features : Features
+    counts : tuple of arrays
+        What :func:`~tagstream.examples.count_labels` says of them.
+    reduction : Reduction, optional
+    before : Tree, optional
+        Equations of the same features and fewer of the examples, to go on from.
     """
 
     def __init__(
-        self, examples: Examples, features: Features, reduction: Reduction | None = None
+        self,
+        examples: Examples,
+        features: Features,
+        counts: Sums,
+        reduction: Reduction | None = None,
+        before: Tree | None = None,
     ) -> None:
         self.features = features
         self.n, self.p = len(examples), features.n_features
         self.primal = self.p <= self.n
         self.examples = examples
         if reduction is None:
-            count = examples.sum(count_labels)
-            self.n_known = np.maximum(count[1], 1)
-            self.mean = count[0] / self.n_known  # of the labels
-            self.masked = bool(count[2][0])
+            self.n_known = np.maximum(counts[1], 1)
+            self.mean = counts[0] / self.n_known  # of the labels
+            self.masked = bool(counts[2][0])
             self.targets: Targets = partial(_targets, self.mean)
         else:  # what is not known counts as the mean, so that all directions share one matrix
             self.mean, self.masked = np.zeros(reduction.r), False
             self.targets = reduction.targets
         # Wide sparse rows, and labels that are not all known, are passed over many times.
         keep = self.masked or features.columns is not None
-        self._X = examples.map(features, keep, shared=features.lift is not None)
+        self._X = examples.map(features, keep, dear=features.lift is not None)
+        self._plain = reduction is None and not self.masked
+        keeps = self._plain and self.primal and self.p <= KEPT_WIDTH
+        self._before = before if keeps else None
+        self._mid: Matrix | None = None
+        self._equations: Equations | None = None
+
+    @classmethod
+    def of(
+        cls,
+        examples: Examples,
+        features: Features,
+        reduction: Reduction | None = None,
+        before: Tree | None = None,
+    ) -> Steps[Design]:
+        """Return that of examples and features, in steps."""
+        counts: Sums = ()
+        if reduction is None:
+            counts = yield from examples.summing(count_labels)
+        return cls(examples, features, counts, reduction, before)
 
     @property
     def q(self) -> int:
         """Number of targets."""
         return len(self.mean)
 
-    @cached_property
-    def mid(self) -> Matrix:
-        """Mean of the features."""
-
-        return self._X.sum(_total)[0] / self.n
+    def middle(self) -> Steps[Matrix]:
+        """Return the mean of the features."""
+        if self._mid is None:
+            self._mid = (yield from self._X.summing(_total))[0] / self.n
+        return self._mid
 
     def gram(self) -> tuple[Matrix, float]:
         """Return X̃X̃ᵀ, and about how far below zero rounding leaves its eigenvalues."""
         inner = inner_products(self.features(self.examples.every()[0]))
         return centre(inner), 1e-12 * float(np.trace(inner))
 
-    @cached_property
-    def equations(self) -> Equations:
-        """X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass; :func:`fit` changes them."""
-        inner, right, total, targets = self._X.sum(partial(_equations, self.targets))
+    def equations(self) -> Steps[Equations]:
+        """Return X̃ᵀX̃ and X̃ᵀT with what else follows from the same pass; :func:`fit` changes them.
+
+        Where all is known, T may as well be the labels as they are, which do not change when
+        others come.
+        """
+        if self._equations is not None:
+            return self._equations
+        before, targets = self._before, _labels if self._plain else self.targets
+        if before is not None:  # labels that are new since: nobody had them
+            for part in (RIGHT, TARGETS):
+                before.widen(part, self.q)
+        inner, right, total, sums = yield from self._X.summing(
+            partial(_equations, targets), before=before
+        )
         mid, kernel = total / self.n, self.features.kernel
         rounding = float(np.trace(inner)) * (1e-12 if kernel is None else 1e-15 / JITTER)
         inner -= self.n * np.outer(mid, mid)
-        right -= np.outer(mid, targets)
+        right -= np.outer(mid, sums)
         variances = np.maximum(np.diag(inner), 0.0)
-        return Equations(inner, right, mid, variances, rounding)
+        self._equations = Equations(inner, right, mid, variances, rounding)
+        return self._equations
 
-    def transposed(self, R: Matrix) -> Matrix:
+    def transposed(self, R: Matrix) -> Steps[Matrix]:
         """Return X̃ᵀR for R of shape (n, q)."""
+        out, total = yield from self._X.summing(_transposed, along=R)
+        mid = yield from self.middle()
+        return self.features.turned(out - np.outer(mid, total))
 
-        out, total = self._X.sum(_transposed, along=R)
-        return self.features.turned(out - np.outer(self.mid, total))
-
-    def times(self, P: Matrix) -> Matrix:
+    def times(self, P: Matrix) -> Steps[Matrix]:
         """Return X̃P, (n, q)."""
         P = self.features.original(P)
-        out = self._X.gather(partial(_times, P))
-        return np.asarray(out - self.mid @ P)
+        out = yield from self._X.gathering(partial(_times, P))
+        mid = yield from self.middle()
+        return np.asarray(out - mid @ P)
 
-    def masked_right(self) -> Matrix:
+    def masked_right(self) -> Steps[Matrix]:
         """Return X̃ᵀT and below it the sums of T, (p + 1, q)."""
+        out, total = yield from self._X.summing(partial(_masked_right, self.targets))
+        mid = yield from self.middle()
+        return np.vstack([self.features.turned(out - np.outer(mid, total)), total])
 
-        out, total = self._X.sum(partial(_masked_right, self.targets))
-        return np.vstack([self.features.turned(out - np.outer(self.mid, total)), total])
-
-    def masked_normal(self, V: Matrix, ridge: float) -> Matrix:
+    def masked_normal(self, V: Matrix, ridge: float) -> Steps[Matrix]:
         """Return the normal equations' left side for weights P and shifts s, V = [P; s]."""
         P, s = self.features.original(V[:-1]), V[-1]
-        shift = s - self.mid @ P
-        out, total = self._X.sum(partial(_masked_normal, P, shift))
-        out = self.features.turned(out - np.outer(self.mid, total))
+        mid = yield from self.middle()
+        out, total = yield from self._X.summing(partial(_masked_normal, P, s - mid @ P))
+        out = self.features.turned(out - np.outer(mid, total))
         return np.vstack([out + ridge * V[:-1], total])
 
-    def single_right(self) -> Any:
+    def single_right(self) -> Steps[Any]:
         """Return XᵀT in single precision; columns of T sum to zero, so this is X̃ᵀT."""
-        return self._X.sum(partial(_single_right, self.targets))[0]
+        return (yield from self._X.summing(partial(_single_right, self.targets)))[0]
 
-    def single_normal(self, P: Any, ridge: float) -> Any:
+    def single_normal(self, P: Any, ridge: float) -> Steps[Any]:
         """Return (X̃ᵀX̃ + ρI)P in single precision."""
-        shift = (self.mid @ P).astype(np.float32)
-        A = self._X.sum(partial(_single_normal, P, shift))[0]
+        shift = ((yield from self.middle()) @ P).astype(np.float32)
+        A = (yield from self._X.summing(partial(_single_normal, P, shift)))[0]
         A += np.float32(ridge) * P
         return A
 
-    def single_residual(self, P: Any, ridge: float) -> Any:
+    def single_residual(self, P: Any, ridge: float) -> Steps[Any]:
         """Return X̃ᵀT − (X̃ᵀX̃ + ρI)P in single precision, in one pass."""
-        shift = (self.mid @ P).astype(np.float32)
-        R = self._X.sum(partial(_single_residual, self.targets, P, shift))[0]
+        shift = ((yield from self.middle()) @ P).astype(np.float32)
+        R = (yield from self._X.summing(partial(_single_residual, self.targets, P, shift)))[0]
         R -= np.float32(ridge) * P
         return R
 
-    def variances(self) -> Matrix:
+    def variances(self) -> Steps[Matrix]:
         """Return the diagonal of X̃ᵀX̃."""
-        return np.maximum(self._X.sum(_squares)[0] - self.n * self.mid**2, 0.0)
+        squares = (yield from self._X.summing(_squares))[0]
+        mid = yield from self.middle()
+        return np.maximum(squares - self.n * mid**2, 0.0)
 
-    def target_squares(self) -> float:
+    def target_squares(self) -> Steps[float]:
         """Return ‖T‖²."""
-        return float(self.examples.sum(partial(_target_squares, self.targets))[0].sum())
+        squares = yield from self.examples.summing(partial(_target_squares, self.targets))
+        return float(squares[0].sum())
 
 
 # What is summed over leaves: plain functions, which can be sent to where the examples are.
@@ -344,6 +394,10 @@ def _targets(mean: Matrix, labels: Labels) -> Matrix:
     return T if labels.known is None else np.where(labels.known, T, 0.0)
 
 
+def _labels(labels: Labels) -> Matrix:
+    return labels.Y.astype(np.float64)
+
+
 def _total(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
     # Sparse sums of single numbers are single whatever dtype is asked for.
     return (np.asarray(X.astype(np.float64).sum(axis=0)).ravel(),)
@@ -352,6 +406,9 @@ def _total(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
 def _squares(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
     squares = X**2 if isinstance(X, np.ndarray) else X.power(2)
     return (np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel(),)
+
+
+RIGHT, TARGETS = 1, 3  # which of these have a column for each label
 
 
 def _equations(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
@@ -401,31 +458,19 @@ def _single_residual(
 
 
 def fit(
-    examples: Examples,
-    choice: Choice,
-    *,
-    lift_size: int = LIFT_SIZE,
-    seed: int = 0,
-    start: Projection | None = None,
-    reduction: Reduction | None = None,
-    design: Design | None = None,
-) -> tuple[Projection, Spread]:
-    """Return the projection of all the given examples for what was chosen, and their spread.
+    design: Design, ridge: float, *, start: Projection | None = None
+) -> Steps[tuple[Projection, Spread]]:
+    """Return the projection of all examples of a design, which is used up, and their spread.
 
-    ``start`` is an earlier projection of the same kind, from which an iterative solution sets
-    out; the direct ones do not need it.  With a ``reduction`` the projection is that into its
-    coordinates.  ``design`` is what :func:`~tagstream.projection.choice.choose` has made of these
-    examples on its way, if it has; it is used up.
+    In steps, as all that passes over the examples.  ``start`` is an earlier projection of the same
+    kind, from which an iterative solution sets out; the direct ones do not need it.
     """
-    if design is None:
-        features = make_features(examples, choice, lift_size, seed)
-        design = Design(examples, features, reduction)
     features, guess = design.features, None
     if features.columns is not None and start is not None and start.columns is not None:
         guess = start.rows_of(features.columns).astype(np.float64)
         if features.deviation is not None:
             guess *= features.deviation[:, None]
-    P, shift, mid, variances = _solve(design, choice.ridge, guess)
+    P, shift, mid, variances = yield from _solve(design, ridge, guess)
     P = np.ascontiguousarray(P)  # in the one order kernels are compiled for
     c = design.mean + shift - (mid + features.offset) @ P
     mean, deviation = features.moments or (None, None)
@@ -433,24 +478,26 @@ def fit(
         made = Projection(P, c, features.lift, unit=features.unit)
         return made, Spread(variances, mid, np.ones(len(mid)), mean, deviation)
     if features.columns is not None:
-        squares = np.zeros(examples.shape[1])
+        p = design.examples.shape[1]
+        squares = np.zeros(p)
         squares[features.columns] = variances + design.n * mid**2
         if features.deviation is not None:
             P /= features.deviation[:, None]
             squares[features.columns] *= features.deviation**2
         order = np.argsort(features.columns)
-        made = _of_columns(P[order], c, features.columns[order], examples.shape[1], features.unit)
+        made = _of_columns(P[order], c, features.columns[order], p, features.unit)
         return made, Spread(squares, None, None, None, None)
-    factor = np.ones(len(mid))
-    if features.deviation is not None:
-        P /= features.deviation[:, None]
-        factor = 1 / features.deviation
-    return Projection(P, c, unit=features.unit), Spread(
-        variances, features.middle, factor, mean, deviation
-    )
+    assert features.middle is not None
+    divisor = np.ones(len(mid)) if features.deviation is None else features.deviation
+    P /= divisor[:, None]
+    middle = features.middle + mid * divisor
+    spread = Spread(variances, middle, 1 / divisor, mean, deviation)
+    return Projection(P, c, unit=features.unit), spread
 
 
-def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+def _solve(
+    X: Design, ridge: float, start: Matrix | None
+) -> Steps[tuple[Matrix, Matrix, Matrix, Matrix]]:
     """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T.
 
     Return P, s, and the mean and the centred squares of the features.
@@ -463,33 +510,40 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
     none = np.zeros(X.q)
     if X.p <= PRIMAL if X.primal else X.n <= DIRECT:
         if X.primal:
-            inner, right, mid, variances, rounding = X.equations
+            inner, right, mid, variances, rounding = yield from X.equations()
+            yield PAUSE
             if X.features.kernel is not None and not X.masked:
                 # ‖L⁻ᵀP‖² = PᵀKP: nothing needs to be turned.
                 inner += max(ridge, rounding) * X.features.kernel
                 factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
+                yield PAUSE
                 return np.asarray(scipy.linalg.cho_solve(factor, right)), none, mid, variances
             inner, right = X.features.turned_both(inner), X.features.turned(right)
         else:
-            (inner, rounding), mid, variances = X.gram(), X.mid, X.variances()
+            inner, rounding = X.gram()
+            mid, variances = (yield from X.middle()), (yield from X.variances())
             right = X.targets(X.examples.every()[1])
         ridge = max(ridge, rounding)
         inner[np.diag_indices(len(inner))] += ridge
+        yield PAUSE
         factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
-        P = scipy.linalg.cho_solve(factor, right)
-        P = np.asarray(P) if X.primal else X.transposed(P)
+        P = np.asarray(scipy.linalg.cho_solve(factor, right))
+        if not X.primal:
+            P = yield from X.transposed(P)
         if not X.masked:
             return X.features.original(P), none, mid, variances
         start, tolerance, rounds = P, 1e-10, 500
 
-        def apply_inverse(B: Matrix) -> Matrix:
+        def apply_inverse(B: Matrix) -> Steps[Matrix]:
             if X.primal:
                 return np.asarray(scipy.linalg.cho_solve(factor, B))
-            fitted = X.transposed(scipy.linalg.cho_solve(factor, X.times(B)))
+            products = yield from X.times(B)
+            fitted = yield from X.transposed(scipy.linalg.cho_solve(factor, products))
             return np.asarray((B - fitted) / ridge)
 
     else:
-        variances, ridge, mid = X.variances(), max(ridge, 1e-30), X.mid  # in single precision
+        variances, ridge = (yield from X.variances()), max(ridge, 1e-30)  # in single precision
+        mid = yield from X.middle()
         cold = start is None
         # A constant column has nothing but rounding errors to offer.
         flat = variances <= 1e-6 * X.n * mid**2
@@ -498,38 +552,47 @@ def _solve(X: Design, ridge: float, start: Matrix | None) -> tuple[Matrix, Matri
         tolerance, rounds = 1e-3, ROUNDS if cold or X.masked else WARM_ROUNDS
         if not X.masked and X.features.kernel is None:  # turned features are made in double
             scale, P = diagonal.astype(np.float32), start.astype(np.float32)
+            right, residual = none, None
             if cold or X.n <= LARGE:
-                right, residual = X.single_right(), None
+                right = yield from X.single_right()
             else:
-                right, residual = None, X.single_residual(P, ridge)
-            P = _conjugate_gradients(
-                lambda P: X.single_normal(P, ridge), lambda B: B / scale,
+                residual = yield from X.single_residual(P, ridge)
+            P = yield from _conjugate_gradients(
+                lambda P: X.single_normal(P, ridge), lambda B: _now(B / scale),
                 right, P, tolerance, rounds, residual,
             )  # fmt: skip
             return P, none, mid, variances
 
-        def apply_inverse(B: Matrix) -> Matrix:
-            return B / diagonal
+        def apply_inverse(B: Matrix) -> Steps[Matrix]:
+            return _now(B / diagonal)
 
-    def precondition(V: Matrix) -> Matrix:
-        return np.vstack([apply_inverse(V[:-1]), V[-1] / X.n_known])
+    def precondition(V: Matrix) -> Steps[Matrix]:
+        inverse = yield from apply_inverse(V[:-1])
+        return np.vstack([inverse, V[-1] / X.n_known])
 
-    V = _conjugate_gradients(
+    right = yield from X.masked_right()
+    V = yield from _conjugate_gradients(
         lambda V: X.masked_normal(V, ridge), precondition,
-        X.masked_right(), np.vstack([start, none]), tolerance, rounds,
+        right, np.vstack([start, none]), tolerance, rounds,
     )  # fmt: skip
     return X.features.original(V[:-1]), V[-1], mid, variances
 
 
+def _now(value: Any) -> Steps[Any]:
+    """Return what needs no steps."""
+    yield PAUSE
+    return value
+
+
 def _conjugate_gradients(
-    apply: Callable[[Any], Any],
-    precondition: Callable[[Any], Any],
+    apply: Callable[[Any], Steps[Any]],
+    precondition: Callable[[Any], Steps[Any]],
     right: Any,
     start: Any,
     tolerance: float,
     rounds: int,
     residual: Any = None,
-) -> Matrix:
+) -> Steps[Matrix]:
     """Solve one positive definite system per column, all columns in step; sums are double.
 
     Where the start's ``residual`` is given the right side is not needed, and all rounds are made.
@@ -544,22 +607,25 @@ def _conjugate_gradients(
         return np.divide(A, B, out=np.zeros_like(A), where=B > 0).astype(V.dtype)
 
     V = start.copy()
-    R = right - apply(V) if residual is None else residual
-    Z = precondition(R)
+    R = residual
+    if residual is None:
+        R = right - (yield from apply(V))
+    Z = yield from precondition(R)
     D = Z.copy()
     energy = products(R, Z)
     enough = np.zeros(len(energy))
     if residual is None:
-        enough = tolerance**2 * np.maximum(products(right, precondition(right)), 1e-300)
+        scaled = yield from precondition(right)
+        enough = tolerance**2 * np.maximum(products(right, scaled), 1e-300)
     for _ in range(rounds):
         if (energy <= enough).all():
             break
-        A = apply(D)
+        A = yield from apply(D)
         length = share(energy, products(D, A))
         V += length * D
         A *= length
         R -= A
-        Z = precondition(R)
+        Z = yield from precondition(R)
         new = products(R, Z)
         D *= share(new, energy)
         D += Z
