@@ -12,7 +12,7 @@ rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -187,6 +187,8 @@ class Features:
         Mean and deviation of dense rows.
     n_inputs : int
         Width p of sparse rows.
+    whole : bool
+        Whether a kernel's stored rows are all the examples, in their order.
     """
 
     unit: bool
@@ -198,6 +200,7 @@ class Features:
     moments: tuple[Matrix, Matrix] | None = None
     n_inputs: int = 0
     n_filled: int = 0
+    whole: bool = False
 
     def __call__(self, rows: Rows) -> Any:
         """Return the features of rows: an array; or of single precision, CSR or `Joined`."""
@@ -288,7 +291,8 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
     deviation = both[1] if choice.scale == "standard" else np.ones(p)
     u = np.minimum(1 / (choice.bandwidth * deviation), STEEPEST)
     lift = _make_lift(examples, choice.lift, unit, both[0], u, lift_size, seed)
-    return dense_features(choice, lift, None if examples.sparse else both)
+    made = dense_features(choice, lift, None if examples.sparse else both)
+    return replace(made, whole=lift.kind == "kernel" and len(lift.b) == len(examples))
 
 
 def dense_features(

@@ -508,6 +508,8 @@ def _solve(
     """
     ridge = max(ridge, 1e-300)
     none = np.zeros(X.q)
+    if X.features.whole and not X.masked:
+        return (yield from _solve_whole(X, ridge))
     if X.p <= PRIMAL if X.primal else X.n <= DIRECT:
         if X.primal:
             inner, right, mid, variances, rounding = yield from X.equations()
@@ -576,6 +578,24 @@ def _solve(
         right, np.vstack([start, none]), tolerance, rounds,
     )  # fmt: skip
     return X.features.original(V[:-1]), V[-1], mid, variances
+
+
+def _solve_whole(X: Design, ridge: float) -> Steps[tuple[Matrix, Matrix, Matrix, Matrix]]:
+    """Do the same of a kernel with all examples, whose features Φ are K itself.
+
+    With K̃ the centred K, P = L⁻ᵀX̃ᵀ(K̃ + ρI)⁻¹T = (K̃ + ρI)⁻¹T, as X̃ᵀ = LᵀC and C, which centres,
+    leaves both sides as they are.  So there is nothing to sum.
+    """
+    K = X.features.kernel
+    assert K is not None
+    mid = K.mean(axis=0)
+    variances = ((K - mid) ** 2).sum(axis=0)
+    inner = centre(K)
+    inner[np.diag_indices(len(K))] += max(ridge, 1e-12 * float(np.trace(K)))
+    yield PAUSE
+    factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
+    P = scipy.linalg.cho_solve(factor, X.targets(X.examples.every()[1]))
+    return np.asarray(P), np.zeros(X.q), mid, variances
 
 
 def _now(value: Any) -> Steps[Any]:
