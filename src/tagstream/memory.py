@@ -802,10 +802,13 @@ class LocalStore:
 
     def encoding(self, encode: Callable[[Rows], Singles]) -> Steps[Coded]:
         """Make such codes in steps, for :meth:`adopt`, of a picture that stays as it is."""
-        rows, n = self._rows.live, max(len(self), 1)
-        blocks = [slice(i, i + ENCODED) for i in range(0, n, ENCODED)]
+        examples, n = self.examples(), len(self)
         parts: list[Singles] = []
-        yield Work(lambda block: encode(rows[block]), blocks, parts.append, n > SHARED_CODES)
+
+        def made(first: int) -> Singles:
+            return encode(examples.rows_of(slice(first, min(first + ENCODED, n))))
+
+        yield Work(made, range(0, max(n, 1), ENCODED), parts.append, n > SHARED_CODES)
         return Coded(self.numbers(np.arange(len(self))), parts)
 
     def adopt(self, coded: Coded, encode: Callable[[Rows], Singles]) -> None:
