@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import reference as slow
+from tagstream import copies
 from tagstream.copies import Copies, Nearest, most_similar
 from tagstream.fastmap import inputs_of
 
@@ -114,6 +115,57 @@ def test_dense_similarity_is_a_distance_in_scaled_columns():
     alike = 1 - (((queries[:, None] - X) * factor) ** 2).sum(axis=2) / 10
     assert positions.tolist() == alike.argmax(axis=1).tolist()
     np.testing.assert_allclose(similarities, alike.max(axis=1), rtol=1e-5)
+
+
+def one_after_the_other(a, b):
+    total = 0.0
+    for x, y in zip(a.tolist(), b.tolist(), strict=True):
+        total += x * y
+    return total
+
+
+@pytest.mark.parametrize("width", [60, copies.WIDEST + 60])
+def test_sparse_similarity_is_the_same_number_for_many_items_and_for_few(width):
+    rng = np.random.default_rng(8)
+    X = np.where(rng.random((90, 60)) < 0.3, rng.normal(size=(90, 60)), 0).astype(np.float32)
+    X[40:50], X[7] = X[30:40], 0.0
+    candidates = rng.integers(-1, 50, size=(40, 12))
+    place = np.sort(rng.choice(width, 60, replace=False))  # the same order in more columns
+    place[-1] = width - 1
+    wide = sp.csr_matrix(X)
+    wide = sp.csr_matrix((wide.data, place[wide.indices], wide.indptr), (90, width))
+    stored, queries = inputs_of(wide[:50]), wide[50:]
+    assert len(candidates) >= copies.MANY
+    many = most_similar(stored, inputs_of(queries), candidates)
+    for i in range(40):
+        few = most_similar(stored, inputs_of(queries[i : i + 1]), candidates[i : i + 1])
+        assert (few.positions[0], few.similarities[0]) == (
+            many.positions[i], many.similarities[i],
+        )  # fmt: skip
+        x, expected = X[50 + i], (-np.inf, -1)
+        for a in candidates[i][candidates[i] >= 0].tolist():
+            squares = one_after_the_other(x, x) * one_after_the_other(X[a], X[a])
+            alike = one_after_the_other(X[a], x) / np.sqrt(squares) if squares else 0.0
+            expected = max(expected, (alike, a))
+        assert expected == (many.similarities[i], many.positions[i])
+
+
+def test_dense_similarity_is_summed_one_after_the_other_for_those_that_are_roughly_nearest():
+    rng = np.random.default_rng(9)
+    X, queries = (rng.normal(size=(n, 33)).astype(np.float32) for n in (60, 30))
+    X[20:40] = X[:20]  # equals
+    X[40:60] = X[:20] + np.float32(1e-6)  # and nearly equals
+    queries[:10] = X[:10]
+    queries[10] = 1e18
+    factor, candidates = rng.uniform(0.5, 2, 33), rng.integers(-1, 60, size=(30, 25))
+    candidates[11] = -1
+    made = most_similar(inputs_of(X), inputs_of(queries), candidates, factor)
+    for i in range(30):
+        expected = (-np.inf, -1)
+        for a in candidates[i][candidates[i] >= 0].tolist():
+            gaps = (queries[i].astype(float) - X[a].astype(float)) * factor
+            expected = max(expected, (1.0 - one_after_the_other(gaps, gaps) / 66.0, a))
+        assert expected == (made.similarities[i], made.positions[i])
 
 
 def test_nobody_is_similar_when_nothing_was_found():

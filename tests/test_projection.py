@@ -15,7 +15,14 @@ from tagstream import projection
 from tagstream.examples import DEAR_LEAF, LEAF, Examples
 from tagstream.labels import Labels
 from tagstream.projection import LIFT_SIZE, LIFTS, Choice, choice, choose, first_block, ridge
-from tagstream.projection.choice import FACTORS, Smoother, Tridiagonal, Votes, primal_ridge
+from tagstream.projection.choice import (
+    FACTORS,
+    Smoother,
+    Tridiagonal,
+    Votes,
+    primal_ridge,
+    sketched,
+)
 from tagstream.projection.features import (
     FILLED,
     Joined,
@@ -159,6 +166,38 @@ def test_a_tridiagonal_form_answers_for_its_matrix():
     np.testing.assert_allclose((turned**2).sum(), (B**2).sum())
     expected = B.T @ np.linalg.solve(A + 0.5 * np.eye(40), B)
     np.testing.assert_allclose(turned.T @ made.solve(0.5, turned), expected, atol=1e-8)
+    for rho in (1e-6 * np.trace(A), 0.5, 1e3):
+        trace = np.trace(np.linalg.inv(A + rho * np.eye(40)))
+        assert made.inverse_trace(rho) == pytest.approx(trace, rel=1e-8)
+
+
+def test_votes_are_counted_by_distances_of_single_precision_where_the_ridge_is_strong():
+    X, Y = draw(6, 90, 30, 4)
+    K, T = centred(X) @ centred(X).T, Y - Y.mean(axis=0)
+    direct, exact = Smoother.of_kernel(K, T), Smoother.of_eigenvectors(K, T)
+    for share, kind, error in (
+        (2e-4, np.float32, 2e-3),
+        (1e-2, np.float32, 1e-5),
+        (5e-5, float, 1e-9),
+    ):
+        made, expected = (one.left_out_distances(share * np.trace(K)) for one in (direct, exact))
+        assert made.dtype == kind
+        finite = np.isfinite(expected)
+        assert np.array_equal(finite, np.isfinite(made))
+        largest = np.abs(expected[finite]).max()
+        np.testing.assert_allclose(made[finite], expected[finite], atol=error * largest)
+
+
+def test_many_targets_are_added_up_to_few_of_the_same_squared_length():
+    X, Y = draw(7, 120, 300, 300)
+    T = Y - Y.mean(axis=0)
+    some = sketched(T)
+    assert some.shape == (120, 64)
+    assert np.array_equal(sketched(T[:, :64]), T[:, :64])
+    for part in (slice(0, 60), slice(60, 120)):
+        assert (some[part] ** 2).sum() == pytest.approx((T[part] ** 2).sum(), rel=0.05)
+    errors = {rho: generalised_error(X, T, rho)[0] for rho in (smoother(X, Y).ridge, 30.0, 3e3)}
+    assert min(errors.values()) * 1.01 > next(iter(errors.values()))
 
 
 def test_rows_that_are_all_the_same_have_a_smoother():
@@ -314,6 +353,68 @@ def test_of_many_examples_lifts_are_tried_near_the_last_choice(monkeypatch):
     assert auto(X, Y, lift="auto", last=far).bandwidth > first.bandwidth
     monkeypatch.setattr(choice, "LARGE", 200)
     assert auto(X, Y, lift="auto", last=far) == first  # not so many: all are tried
+
+
+def test_of_a_larger_sample_the_two_best_lifts_of_half_of_it_are_judged(monkeypatch):
+    X, Y = draw(8, 100, 3, 3)
+    Y = (np.hypot(X, X[:, [1, 2, 0]]) < 1).astype(np.uint8)
+    judged = []
+    original = choice.Panel.judge
+
+    def judge(panel, one):
+        judged.append((panel, one, original(panel, one)))
+        return judged[-1][2]
+
+    monkeypatch.setattr(choice.Panel, "judge", judge)
+    auto(X, Y, lift="auto", sample=100)
+    first = judged[0][0]
+    on_half = [(one, made) for panel, one, made in judged if panel is first]
+    on_all = [one for panel, one, _ in judged if panel is not first]
+    assert [one.choice.bandwidth for one, _ in on_half] == sorted(
+        (one.choice.bandwidth for one, _ in on_half), reverse=True
+    )
+    assert len(on_half) == len(choice.BANDWIDTHS)
+    best = sorted(on_half, key=lambda pair: pair[1].votes.rank)[: choice.FINALISTS]
+    assert {(one.choice, one.ridge) for one in on_all[1:]} == {
+        (one.choice, made.ridge) for one, made in best
+    }
+    assert on_all[0].choice.lift is None
+    assert on_all[0].ridge is None  # which is then sought on all
+    judged.clear()
+    auto(X[:60], Y[:60], lift="auto")  # a small sample is not halved
+    assert len(judged) == 1 + len(choice.BANDWIDTHS)
+    assert len({id(panel) for panel, _, _ in judged}) == 1
+
+
+def test_the_ridge_is_sought_on_all_examples_where_features_are_few(monkeypatch):
+    def found(X, Y, **how):
+        examples = Examples.of(X, Labels(Y, None))
+        how = {"scale": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5} | how
+        return choose(examples, sample=50, lift_size=300, seed=0, **how)
+
+    X, Y = draw(60, 150, 20, 3)
+    made, design = found(X, Y, lift=None)
+    assert design is not None
+    ratio = made.ridge / smoother(X, Y).ridge
+    assert min(abs(ratio - factor) for factor in (1.0, *FACTORS)) < 1e-9
+    assert found(X, Y, lift="kernel")[1] is None
+    monkeypatch.setattr(choice, "SAMPLE", 10)
+    some, design = found(X, Y, lift=None)
+    assert design is None
+    few = Examples.of(X, Labels(Y, None)).sample(50).every()
+    ratio = some.ridge / smoother(few[0], few[1].Y).ridge
+    assert min(abs(ratio - factor) for factor in (1.0, *FACTORS)) < 1e-9
+
+
+def test_one_product_of_sparse_rows_does_for_rows_as_they_are_and_of_unit_length():
+    X, Y = texts(43, 40, longest=30)
+    X = sp.csr_matrix(X.toarray() * (np.arange(40) != 3)[:, None], dtype=np.float32)
+    few = Examples.of(X, Labels(Y, None))
+    _, (plain, unit) = choice._inner_products(few, (None, "unit"), 10, 0)
+    _, (same,) = choice._inner_products(few, ("unit",), 10, 0)
+    np.testing.assert_allclose(plain, (X @ X.T).toarray())
+    np.testing.assert_allclose(unit, same, atol=1e-6)
+    assert not unit[3].any()
 
 
 def test_features_are_standardised_where_it_helps_and_only_if_allowed():

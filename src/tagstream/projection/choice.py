@@ -39,15 +39,16 @@ from tagstream.steps import PAUSE, Steps, finish
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
 LARGE = 4096  # examples beyond which lifts are looked for near the last choice only
-LARGE_SAMPLE, FINALISTS = 512, 2  # from so many on, lifts are ranked on half, and two are kept
-RIDGE_SAMPLE = 750  # the same for the ridge alone
+HALVED, FINALISTS = 64, 2  # a sample from which on lifts are ranked on half, and two are kept
 THIN = 2  # times as many examples as features, from which on features are the shorter way
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (10**0.5, 10**-0.5, 10.0)  # by which the ridge may be changed
 CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling of the sample
 SMALL = 32  # rows of a kernel matrix up to which its eigenvectors cost next to nothing
-WEAKEST = 1e-9  # ridge over the trace of a kernel matrix, below which rounding hides it
+WEAKEST = 1e-9  # ridge over the trace of a kernel matrix, below which rounding hides it,
+SINGLE_WEAKEST = 1e-4  # and from which on single precision is enough to count votes by
 RIDGES = 10.0 ** np.arange(-8, 0.51, 0.25)  # to choose from, times the variance of the features
+SKETCH = 64  # targets by which the ridge is sought: more are added up
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 
 
@@ -81,71 +82,140 @@ def choose(
 
     ``before`` is given what was summed over all examples, see :class:`Design`.
 
-    Of more than 4,096 examples the sample has long had its full size, and what was chosen ``last``
-    is hardly ever left: lifts are then looked for near it only (:func:`_nearby`).
+    Lifts are many.  They are ranked on every second example of the sample, an eighth of the work,
+    and the two best are judged on all of it, with the ridges that they had.  Of more than 4,096
+    examples the sample has long had its full size, and what was chosen ``last`` is hardly ever
+    left: lifts are then looked for near it only (:func:`_nearby`), and one is judged on all.
+
+    Where features are few, the ridge is at last sought on all the examples, which costs little.
     """
     few = examples.sample(sample)
-    few_labels = few.every()[1]
-    T = targets(few_labels, reduction)
-    strength = None if ridge == "auto" else float(ridge)
-
-    def judge(smoother: Smoother, rho: float) -> Votes:
-        distances = smoother.left_out_distances(rho)
-        return Votes.of(distances, few_labels, n_neighbors, rule)
-
-    def quick_rank(kernel: Kernel) -> tuple[float, int]:
-        """Judge a lift on every second example of the sample: an eighth of the work."""
-        known = None if few_labels.known is None else few_labels.known[::2]
-        some = Labels(few_labels.Y[::2], known)
-        rough = Smoother.of_kernel(centre(kernel(2)), targets(some, reduction))
-        rho = rough.ridge if strength is None else strength
-        return Votes.of(rough.left_out_distances(rho), some, n_neighbors, rule).rank
-
-    best: dict[bool, tuple[Votes, Choice, Smoother]] = {}  # without a lift, and with one
+    panel = Panel(few.every()[1], 1, n_neighbors, rule, reduction)
     last = last if len(examples) > LARGE else None
-    candidates = [*_candidates(few, scale, lift, lift_size, seed, last)]
-    lifts = [one for one in candidates if one[0].lift is not None]
-    n_finalists = FINALISTS if last is None else 1
-    if len(few) >= LARGE_SAMPLE and len(lifts) > n_finalists:
-        ranks = []
-        for _, kernel, _ in lifts:
-            ranks.append(quick_rank(kernel))
-            yield PAUSE
-        finalists = sorted(sorted(range(len(lifts)), key=ranks.__getitem__)[:n_finalists])
-        candidates = [one for one in candidates if one[0].lift is None]
-        candidates += [lifts[i] for i in finalists]
-    for candidate, kernel, X in candidates:
-        if X is not None and THIN * X.shape[1] <= len(X):
-            smoother = Smoother.of_rows(X, T)
-        else:
-            smoother = Smoother.of_kernel(centre(kernel(1)), T)
+    strength = None if ridge == "auto" else float(ridge)
+    candidates = [*_candidates(few, scale, lift, lift_size, seed, strength, last)]
+    if len(few) >= HALVED:
+        half = Panel(few.every()[1], 2, n_neighbors, rule, reduction)
+        n_finalists = FINALISTS if last is None else 1
+        candidates = yield from _without_weak_lifts(candidates, half, n_finalists)
+    best: dict[bool, Judged] = {}  # without a lift, and with one
+    for one in candidates:
+        judged, lifted = panel.judge(one), one.choice.lift is not None
+        if lifted not in best or judged.votes.rank < best[lifted].votes.rank:  # first of equals
+            best[lifted] = judged
         yield PAUSE
-        candidate = replace(candidate, ridge=smoother.ridge if strength is None else strength)
-        votes, lifted = judge(smoother, candidate.ridge), candidate.lift is not None
-        if lifted not in best or votes.rank < best[lifted][0].rank:  # the first of equals
-            best[lifted] = votes, candidate, smoother
-        yield PAUSE
-    votes, choice, smoother = best[False] if False in best else best[True]
+    chosen = best[False] if False in best else best[True]
     caution = CAUTION * max(0.0, math.log2(len(examples) / sample))
-    if len(best) == 2 and best[True][0].better_than(best[False][0], caution):
-        votes, choice, smoother = best[True]
-    if strength is not None:
-        return choice, None
-    factor, design = 1.0, None
-    for other in FACTORS:
-        changed = judge(smoother, other * choice.ridge)
-        if changed.rank < votes.rank:
-            votes, factor = changed, other
-        yield PAUSE
-    if len(examples) > sample:
-        ridge, design = yield from _ridge_of_all(
-            examples, choice, lift_size, seed, reduction, before
-        )
-        choice = replace(choice, ridge=ridge)
-    return replace(choice, ridge=factor * choice.ridge), design
+    if len(best) == 2 and best[True].votes.better_than(best[False].votes, caution):
+        chosen = best[True]
+    found, design = chosen.ridge, None
+    if strength is None:
+        factor = yield from _change_of_ridge(panel, chosen)
+        if len(examples) > sample and chosen.choice.lift is None and min(examples.shape) <= SAMPLE:
+            found, design = yield from _ridge_of_all(
+                examples, chosen.choice, lift_size, seed, reduction, before
+            )
+        found *= factor
+    return replace(chosen.choice, ridge=found), design
 
 
 Kernel = Callable[[int], Matrix]  # the kernel matrix of every so many-th example
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What may be chosen.
+
+    Attributes
+    ----------
+    choice : Choice
+        The ridge in it says nothing yet.
+    kernel : callable
+    X : array of shape (n, p), or None
+        The features themselves, where they are dense and not lifted.
+    ridge : float or None
+        The ridge, if there is one already.
+    """
+
+    choice: Choice
+    kernel: Kernel
+    X: Matrix | None = None
+    ridge: float | None = None
+
+    def smoother(self, T: Matrix, step: int) -> Smoother:
+        """Return the regression of these targets on every ``step``-th example."""
+        if self.X is not None and THIN * self.X.shape[1] <= len(T):
+            return Smoother.of_rows(self.X[::step], T)
+        return Smoother.of_kernel(centre(self.kernel(step)), T)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate's choice and ridge, the regression with it, and how good its votes are."""
+
+    choice: Choice
+    ridge: float
+    smoother: Smoother
+    votes: Votes
+
+
+class Panel:
+    """The examples that candidates are judged by: every ``step``-th of a sample."""
+
+    def __init__(
+        self,
+        labels: Labels,
+        step: int,
+        n_neighbors: int,
+        rule: float,
+        reduction: Reduction | None,
+    ) -> None:
+        known = None if labels.known is None else labels.known[::step]
+        self._labels, self._step = Labels(labels.Y[::step], known), step
+        self._n_neighbors, self._rule = n_neighbors, rule
+        self._T = targets(self._labels, reduction)
+
+    def votes(self, smoother: Smoother, ridge: float) -> Votes:
+        """Let the examples' neighbours vote for them, left out one by one."""
+        distances = smoother.left_out_distances(ridge)
+        return Votes.of(distances, self._labels, self._n_neighbors, self._rule)
+
+    def judge(self, one: Candidate) -> Judged:
+        """Judge a candidate, with the ridge it has or that of least validation error."""
+        smoother = one.smoother(self._T, self._step)
+        ridge = smoother.ridge if one.ridge is None else one.ridge
+        return Judged(one.choice, ridge, smoother, self.votes(smoother, ridge))
+
+
+def _without_weak_lifts(
+    candidates: list[Candidate], half: Panel, n_finalists: int
+) -> Steps[list[Candidate]]:
+    """Return the candidates with the best lifts only, with the ridges they had on half a sample.
+
+    A kernel's ridge is a ratio of noise to signal, which does not depend on how many examples
+    there are.  That of few features and of sparse rows grows with them.
+    """
+    lifts = [one for one in candidates if one.choice.lift is not None]
+    if len(lifts) <= n_finalists:
+        return candidates
+    judged = []
+    for one in lifts:
+        judged.append(half.judge(one))
+        yield PAUSE
+    finalists = sorted(range(len(lifts)), key=lambda i: judged[i].votes.rank)[:n_finalists]
+    kept = [one for one in candidates if one.choice.lift is None]
+    return kept + [replace(lifts[i], ridge=judged[i].ridge) for i in sorted(finalists)]
+
+
+def _change_of_ridge(panel: Panel, chosen: Judged) -> Steps[float]:
+    """Return the factor by which the ridge is changed, if that makes the votes better."""
+    factor, rank = 1.0, chosen.votes.rank
+    for other in FACTORS:
+        changed = panel.votes(chosen.smoother, other * chosen.ridge).rank
+        if changed < rank:
+            factor, rank = other, changed
+        yield PAUSE
+    return factor
 
 
 def _candidates(
@@ -154,34 +224,42 @@ def _candidates(
     lift: str | None,
     lift_size: int,
     seed: int,
+    ridge: float | None,
     last: Choice | None = None,
-) -> Iterator[tuple[Choice, Kernel, Matrix | None]]:
-    """Yield what may be chosen with its kernel, the simpler ones first; lifts near the ``last``.
-
-    With it come the features themselves, where they are dense and not lifted.
-    """
+) -> Iterator[Candidate]:
+    """Yield what may be chosen, the simpler ones first; lifts near the ``last``."""
     # Sparse rows are neither standardised nor lifted unless asked: both would fill them in.  Their
     # lengths, which tell long from short texts and little else, may be taken out.
     sparse = few.sparse
     scales = (scale,) if scale != "auto" else (None, "unit") if sparse else (None, "standard")
     kind = lift if lift != "auto" else None if sparse else "kernel"
-    plain = [_features(few, Choice(one), lift_size, seed) for one in scales]
-    inner = [inner_products(X) for X in plain]
-    squares = [squared_distances(K) for K in inner]
+    plain, inner = _inner_products(few, scales, lift_size, seed)
+    squares = [] if kind is None else [squared_distances(K) for K in inner]
     medians = [_median(one) for one in squares]
     if lift in (None, "auto") or not any(medians):
         for one, K, X in zip(scales, inner, plain, strict=True):
-            yield Choice(one), partial(_thinned, K), None if sparse else X
-    if kind is None:
-        return
-    for one, distance, median in zip(scales, squares, medians, strict=True):
+            yield Candidate(Choice(one), partial(_thinned, K), X, ridge)
+    for one, distance, median in zip(scales, squares, medians, strict=False):
         for factor in _nearby(last, one, median**0.5) if median > 0 else ():
-            candidate = Choice(one, kind, factor * median**0.5)
+            choice = Choice(one, kind, factor * median**0.5)
             if kind == "kernel":
-                yield candidate, partial(_gaussian, distance, candidate.bandwidth), None
+                yield Candidate(choice, partial(_gaussian, distance, choice.bandwidth), None, ridge)
             else:  # by the features it really has, which are random and may be few
-                K = inner_products(_features(few, candidate, lift_size, seed))
-                yield candidate, partial(_thinned, K), None
+                K = inner_products(_features(few, choice, lift_size, seed))
+                yield Candidate(choice, partial(_thinned, K), None, ridge)
+
+
+def _inner_products(
+    few: Examples, scales: tuple[str | None, ...], lift_size: int, seed: int
+) -> tuple[list[Matrix | None], list[Matrix]]:
+    """Return the features that are dense, else None, and the inner products, for each scaling."""
+    if few.sparse and scales == (None, "unit"):  # one product of sparse rows does for both
+        K = inner_products(_features(few, Choice(None), lift_size, seed))
+        lengths = np.sqrt(np.diag(K))
+        lengths[lengths == 0] = 1.0
+        return [None, None], [K, K / lengths / lengths[:, None]]
+    made = [_features(few, Choice(one), lift_size, seed) for one in scales]
+    return [None if few.sparse else X for X in made], [inner_products(X) for X in made]
 
 
 def _nearby(last: Choice | None, scale: str | None, distance: float) -> tuple[float, ...]:
@@ -226,7 +304,24 @@ def targets(labels: Labels, reduction: Reduction | None = None) -> Matrix:
     return np.where(labels.known, Y - mean, 0.0)
 
 
+def sketched(T: Matrix) -> Matrix:
+    """Return no more than 64 sums of targets with random signs.
+
+    Squared lengths of what is linear in them are right in the mean, and the more so since targets
+    differ; of hundreds of targets the ridge is sought in a fraction of the time.
+    """
+    n, q = T.shape
+    if q <= SKETCH:
+        return T
+    signed = np.zeros((n, -(-q // SKETCH) * SKETCH))
+    signed[:, :q] = T * np.random.default_rng(0).choice([-1.0, 1.0], q)
+    return np.asarray(signed.reshape(n, -1, SKETCH).sum(axis=1))
+
+
 def _median(distances: Matrix) -> float:
+    """Return the median between two examples, of a larger sample between every second ones."""
+    if len(distances) >= HALVED:
+        distances = distances[::2, ::2]
     pairs = distances[np.triu_indices(len(distances), 1)]
     return float(np.median(pairs)) if len(pairs) else 0.0
 
@@ -270,7 +365,7 @@ class Smoother:
         energy = (self._C**2).sum(axis=1)
         n, r = self._U.shape
         rest = 0.0 if r == n else max(float((self._T**2).sum() - energy.sum()), 0.0)
-        return validated_ridge(self._values, n, _spectral_misfit(self._values, energy, rest))
+        return spectral_ridge(self._values, n, _spectral_misfit(self._values, energy, rest))
 
     def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
         """Return H, the fitted values, and the left-out predictions of all examples."""
@@ -285,8 +380,8 @@ class Smoother:
 
         ‖F_j − H_jiE_i − L_i‖² with E = T − L, less ‖L_i‖².
         """
-        H, F, L = self.fitted(ridge)
-        E = self._T - L
+        H, F, L = self._fitted_for_votes(ridge)
+        E = self._T.astype(L.dtype, copy=False) - L
         out: Matrix = (L * E).sum(axis=1)[:, None] - E @ F.T
         out += 0.5 * (E * E).sum(axis=1)[:, None] * H
         out *= H
@@ -295,6 +390,9 @@ class Smoother:
         out += (F * F).sum(axis=1)
         np.fill_diagonal(out, np.inf)
         return out
+
+    def _fitted_for_votes(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
+        return self.fitted(ridge)
 
 
 class _Direct(Smoother):
@@ -311,35 +409,51 @@ class _Direct(Smoother):
     def ridge(self) -> float:
         """The strength of least generalised cross-validation error."""
         K = Tridiagonal.of(self._K)
-        T = K.turned(self._T)
+        T = K.turned(sketched(self._T))
 
         def misfit(rho: float) -> float:  # (I − H)T = ρ(K + ρI)⁻¹T
             return float(rho**2 * (K.solve(rho, T) ** 2).sum())
 
-        return validated_ridge(np.maximum(K.values, 0.0), len(T), misfit)
+        def freedom(rho: float) -> float:
+            return rho * K.inverse_trace(rho) - 1
+
+        return validated_ridge(self._total, len(T), freedom, misfit)
 
     def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
-        """Return H, the fitted values, and the left-out predictions of all examples.
+        """Return H, the fitted values, and the left-out predictions of all examples."""
+        if ridge < WEAKEST * self._total or ridge == 0:
+            return self._exact.fitted(ridge)
+        return self._inverted(ridge, self._K, self._T) or self._exact.fitted(ridge)
 
-        H = I − ρ(K + ρI)⁻¹ + 11ᵀ/n.
-        """
-        n = len(self._T)
-        if ridge < WEAKEST * float(np.trace(self._K)) or ridge == 0:
-            return self._exact.fitted(ridge)
-        A = self._K / ridge
-        A[np.diag_indices(n)] += 1.0
-        lower, failed = lapack.dpotrf(A.T, lower=1, overwrite_a=1)
+    def _fitted_for_votes(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
+        """Return the same in single precision, where the ridge is strong enough."""
+        if ridge < SINGLE_WEAKEST * self._total or ridge == 0:
+            return self.fitted(ridge)
+        K, T = (one.astype(np.float32) for one in (self._K, self._T))
+        return self._inverted(ridge, K, T) or self.fitted(ridge)
+
+    @cached_property
+    def _total(self) -> float:
+        return float(np.trace(self._K))
+
+    @staticmethod
+    def _inverted(ridge: float, K: Any, T: Any) -> tuple[Matrix, Matrix, Matrix] | None:
+        """Return what is asked for by H = I − ρ(K + ρI)⁻¹ + 11ᵀ/n; None if rounding is too much."""
+        n, diagonal = len(T), np.diag_indices(len(T))
+        A = K * K.dtype.type(1 / ridge)
+        A[diagonal] += 1
+        factorise, invert = lapack.get_lapack_funcs(("potrf", "potri"), (A,))
+        lower, failed = factorise(A.T, lower=1, overwrite_a=1)
         if failed:
-            return self._exact.fitted(ridge)
-        half = lapack.dpotri(lower, lower=1, overwrite_c=1)[0]  # and above it zeros
-        half[np.diag_indices(n)] *= 0.5
-        H: Matrix = -half.T  # in rows, as all the others are
+            return None
+        half = invert(lower, lower=1, overwrite_c=1)[0]  # and above it zeros
+        half[diagonal] *= K.dtype.type(0.5)
+        H = -half.T  # in rows, as all the others are
         H -= half
-        residuals = -(H @ self._T)
-        H += 1 / n
-        H[np.diag_indices(n)] += 1.0
+        residuals = -(H @ T)
+        H += K.dtype.type(1 / n)
+        H[diagonal] += 1
         own = np.minimum(np.diag(H), 1 - 1e-6)
-        T = self._T
         return H, T - residuals, T - residuals / (1 - own)[:, None]
 
 
@@ -359,7 +473,8 @@ class Votes:
         Y, known = labels
         if rule > PRIOR:  # what nobody has gets no vote: of many labels most are so
             some = Y.any(axis=0)
-            Y, known = Y[:, some], None if known is None else known[:, some]
+            Y = np.ascontiguousarray(Y[:, some])  # numpy would lay them out by columns
+            known = None if known is None else known[:, some]
         votes = np.zeros(Y.shape, np.uint16)
         for one in near.T:
             votes += Y[one]
@@ -417,36 +532,73 @@ class Tridiagonal:
         out[1:] = lapack.dormqr("L", "T", reflectors, self._tau, rest, size)[0]
         return out
 
+    def inverse_trace(self, rho: float) -> float:
+        """Return the trace of (A + ρI)⁻¹, if A + ρI is positive definite.
+
+        Each entry of the diagonal of an inverse is that of one elimination from above and one from
+        below that meet there.
+        """
+        d = self._d + rho
+        above = lapack.dpttrf(d, self._e)[0]
+        below = lapack.dpttrf(d[::-1], self._e[::-1])[0][::-1]
+        return float((1 / (above + below - d)).sum())
+
     def solve(self, rho: float, B: Matrix) -> Matrix:
         """Return (S + ρI)⁻¹B, if S + ρI is positive definite."""
         d, e, _ = lapack.dpttrf(self._d + rho, self._e)
         return np.asarray(lapack.dpttrs(d, e, B)[0])
 
 
-Misfit = Callable[[float], float]  # ‖(I − H)T‖² with a ridge
+OfRidge = Callable[[float], float]
 
 
-def validated_ridge(values: Matrix, n: int, misfit: Misfit) -> float:
+def validated_ridge(total: float, n: int, freedom: OfRidge, misfit: OfRidge) -> float:
     """Return the ridge of least generalised cross-validation error, n‖(I − H)T‖²/(n − tr H)².
+
+    Every second one of the ridges is tried, and those beside the best of them.
 
     Parameters
     ----------
-    values : eigenvalues of the centred kernel matrix
+    total : the variance of the features, to which strengths are relative
     n : number of examples
-    misfit : the numerator without its factor n, for a ridge
+    freedom : n − tr H for a ridge
+    misfit : ‖(I − H)T‖² for a ridge
     """
-    total = float(values.sum())  # variance of the features, to which strengths are relative
     ridges = (total or 1.0) * RIDGES
-    freedom = n - 1 - (values / (values + ridges[:, None])).sum(axis=1)
-    # Near interpolation both sides of the fraction vanish and it says nothing.
-    trusted = np.flatnonzero(freedom >= INTERPOLATION * n)
-    if not len(trusted):
-        return float(ridges[-1])
-    errors = [misfit(float(ridges[i])) / max(freedom[i], 1e-9 * n) ** 2 for i in trusted]
-    return float(ridges[trusted[np.argmin(errors)]])
+    errors: dict[int, float] = {}
+
+    def attempt(i: int) -> bool:
+        rho = float(ridges[i])
+        free = freedom(rho)
+        # Near interpolation both sides of the fraction vanish and it says nothing.
+        if free < INTERPOLATION * n:
+            return False
+        errors[i] = misfit(rho) / max(free, 1e-9 * n) ** 2
+        return True
+
+    last = len(ridges) - 1
+    for i in range(last, -1, -2):
+        if not attempt(i):  # nor have weaker ones
+            break
+    if not errors:
+        return float(ridges[last])
+    best = min(sorted(errors), key=errors.__getitem__)
+    for i in (best - 1, best + 1):
+        if 0 <= i <= last:
+            attempt(i)
+    return float(ridges[min(sorted(errors), key=errors.__getitem__)])
 
 
-def _spectral_misfit(values: Matrix, energy: Matrix, rest: float) -> Misfit:
+def spectral_ridge(values: Matrix, n: int, misfit: OfRidge) -> float:
+    """Return the same, given the eigenvalues of the centred kernel matrix."""
+
+    def freedom(rho: float) -> float:
+        return n - 1 - float((values / (values + rho)).sum())
+
+    return validated_ridge(float(values.sum()), n, freedom, misfit)
+
+
+def _spectral_misfit(values: Matrix, energy: Matrix, rest: float) -> OfRidge:
     """Return that of energies ‖u_kᵀT‖² of eigenvectors u_k, and of what lies outside of them."""
     return lambda rho: float(rest + (rho / (values + rho)) ** 2 @ energy)
 
@@ -458,25 +610,16 @@ def _ridge_of_all(
     seed: int,
     reduction: Reduction | None,
     before: Tree | None,
-) -> Steps[tuple[float, Design | None]]:
-    """Return the ridge of least validation error on the very features that P is fitted on.
-
-    And the regression on them, unless it is that of a part of the examples.
-    """
-    sampled = min(examples.shape) > RIDGE_SAMPLE
-    if sampled:
-        examples, before = examples.sample(RIDGE_SAMPLE), None
+) -> Steps[tuple[float, Design]]:
+    """Return the ridge of least validation error on all examples, and the regression of them."""
     features = yield from make_features(examples, choice, lift_size, seed)
     X = yield from Design.of(examples, features, reduction, before)
     if X.primal:
         inner, right = (yield from X.equations())[:2]
-        inner, right = X.features.turned_both(inner), X.features.turned(right)
         square = yield from X.target_squares()
-        ridge = primal_ridge(inner, right, square, X.n)
-    else:
-        T = X.targets(examples.every()[1])
-        ridge = Smoother.of_kernel(X.gram()[0], T - T.mean(axis=0)).ridge
-    return ridge, None if sampled else X
+        return primal_ridge(inner, right, square, X.n), X
+    T = X.targets(examples.every()[1])
+    return Smoother.of_kernel(X.gram()[0], T - T.mean(axis=0)).ridge, X
 
 
 def primal_ridge(inner: Matrix, right: Matrix, square: float, n: int) -> float:
@@ -495,10 +638,10 @@ def primal_ridge(inner: Matrix, right: Matrix, square: float, n: int) -> float:
                 R = S.solve(rho, B)
                 return square - float((B * R).sum()) - rho * float((R * R).sum())
 
-            return validated_ridge(values, n, misfit)
+            return spectral_ridge(values, n, misfit)
     values, U = scipy.linalg.eigh(inner, driver="evd")
     values = np.maximum(values, 0.0)
     energy = ((U.T @ right) ** 2).sum(axis=1)
     energy /= np.maximum(values, 1e-12 * values[-1] + 1e-300)
     rest = max(square - float(energy.sum()), 0.0)
-    return validated_ridge(values, n, _spectral_misfit(values, energy, rest))
+    return spectral_ridge(values, n, _spectral_misfit(values, energy, rest))
