@@ -390,7 +390,7 @@ def test_the_ridge_is_sought_on_all_examples_where_features_are_few(monkeypatch)
     def found(X, Y, **how):
         examples = Examples.of(X, Labels(Y, None))
         how = {"scale": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5} | how
-        return choose(examples, sample=50, lift_size=300, seed=0, **how)
+        return finish(choose(examples, sample=50, lift_size=300, seed=0, **how))
 
     X, Y = draw(60, 150, 20, 3)
     made, design = found(X, Y, lift=None)
