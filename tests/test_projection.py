@@ -386,24 +386,30 @@ def test_of_a_larger_sample_the_two_best_lifts_of_half_of_it_are_judged(monkeypa
     assert len({id(panel) for panel, _, _ in judged}) == 1
 
 
-def test_the_ridge_is_sought_on_all_examples_where_features_are_few(monkeypatch):
-    def found(X, Y, **how):
-        examples = Examples.of(X, Labels(Y, None))
-        how = {"scale": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5} | how
-        return finish(choose(examples, sample=50, lift_size=300, seed=0, **how))
-
+def test_without_a_lift_the_ridge_is_sought_on_more_than_the_sample(monkeypatch):
     X, Y = draw(60, 150, 20, 3)
-    made, design = found(X, Y, lift=None)
+
+    def found(lift):
+        examples = Examples.of(X, Labels(Y, None))
+        how = {"scale": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5}
+        return finish(choose(examples, sample=50, lift=lift, lift_size=300, seed=0, **how))
+
+    def is_that_of(made, size):
+        rows, labels = Examples.of(X, Labels(Y, None)).sample(size).every()
+        ratio = made.ridge / smoother(rows, labels.Y).ridge
+        return min(abs(ratio - factor) for factor in (1.0, *FACTORS)) < 1e-9
+
+    made, design = found(None)
     assert design is not None
-    ratio = made.ridge / smoother(X, Y).ridge
-    assert min(abs(ratio - factor) for factor in (1.0, *FACTORS)) < 1e-9
-    assert found(X, Y, lift="kernel")[1] is None
-    monkeypatch.setattr(choice, "SAMPLE", 10)
-    some, design = found(X, Y, lift=None)
+    assert is_that_of(made, 150)
+    assert not is_that_of(made, 50)
+    assert found("kernel")[1] is None
+    monkeypatch.setattr(choice, "SAMPLE", 10)  # too many features
+    monkeypatch.setattr(choice, "RIDGE_SAMPLE", 100)
+    made, design = found(None)
     assert design is None
-    few = Examples.of(X, Labels(Y, None)).sample(50).every()
-    ratio = some.ridge / smoother(few[0], few[1].Y).ridge
-    assert min(abs(ratio - factor) for factor in (1.0, *FACTORS)) < 1e-9
+    assert is_that_of(made, 100)
+    assert not is_that_of(made, 150)
 
 
 def test_one_product_of_sparse_rows_does_for_rows_as_they_are_and_of_unit_length():

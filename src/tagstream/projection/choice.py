@@ -44,6 +44,7 @@ THIN = 2  # times as many examples as features, from which on features are the s
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (10**0.5, 10**-0.5, 10.0)  # by which the ridge may be changed
 CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling of the sample
+RIDGE_SAMPLE = 750  # examples on which the ridge of many features is sought
 SMALL = 32  # rows of a kernel matrix up to which its eigenvectors cost next to nothing
 WEAKEST = 1e-9  # ridge over the trace of a kernel matrix, below which rounding hides it,
 SINGLE_WEAKEST = 1e-4  # and from which on single precision is enough to count votes by
@@ -87,7 +88,7 @@ def choose(
     examples the sample has long had its full size, and what was chosen ``last`` is hardly ever
     left: lifts are then looked for near it only (:func:`_nearby`), and one is judged on all.
 
-    Where features are few, the ridge is at last sought on all the examples, which costs little.
+    At last the ridge of what is not lifted is sought on more than the sample.
     """
     few = examples.sample(sample)
     panel = Panel(few.every()[1], 1, n_neighbors, rule, reduction)
@@ -111,7 +112,7 @@ def choose(
     found, design = chosen.ridge, None
     if strength is None:
         factor = yield from _change_of_ridge(panel, chosen)
-        if len(examples) > sample and chosen.choice.lift is None and min(examples.shape) <= SAMPLE:
+        if len(examples) > sample and chosen.choice.lift is None:
             found, design = yield from _ridge_of_all(
                 examples, chosen.choice, lift_size, seed, reduction, before
             )
@@ -193,7 +194,7 @@ def _without_weak_lifts(
     """Return the candidates with the best lifts only, with the ridges they had on half a sample.
 
     A kernel's ridge is a ratio of noise to signal, which does not depend on how many examples
-    there are.  That of few features and of sparse rows grows with them.
+    there are.  Those of sparse rows and of few features do.
     """
     lifts = [one for one in candidates if one.choice.lift is not None]
     if len(lifts) <= n_finalists:
@@ -408,16 +409,22 @@ class _Direct(Smoother):
     @cached_property
     def ridge(self) -> float:
         """The strength of least generalised cross-validation error."""
-        K = Tridiagonal.of(self._K)
-        T = K.turned(sketched(self._T))
+        T = sketched(self._T)
+        rough = self._ridge(self._K.astype(np.float32), T, SINGLE_WEAKEST)
+        # It may be even less, where single precision says nothing.
+        return rough if rough > 2 * SINGLE_WEAKEST * self._total else self._ridge(self._K, T, 0.0)
+
+    def _ridge(self, K: Any, T: Matrix, least: float) -> float:
+        S = Tridiagonal.of(K)
+        T = S.turned(T)
 
         def misfit(rho: float) -> float:  # (I − H)T = ρ(K + ρI)⁻¹T
-            return float(rho**2 * (K.solve(rho, T) ** 2).sum())
+            return float(rho**2 * (S.solve(rho, T) ** 2).sum())
 
         def freedom(rho: float) -> float:
-            return rho * K.inverse_trace(rho) - 1
+            return rho * S.inverse_trace(rho) - 1
 
-        return validated_ridge(self._total, len(T), freedom, misfit)
+        return validated_ridge(self._total, len(T), freedom, misfit, least)
 
     def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
         """Return H, the fitted values, and the left-out predictions of all examples."""
@@ -443,13 +450,13 @@ class _Direct(Smoother):
         A = K * K.dtype.type(1 / ridge)
         A[diagonal] += 1
         factorise, invert = lapack.get_lapack_funcs(("potrf", "potri"), (A,))
-        lower, failed = factorise(A.T, lower=1, overwrite_a=1)
+        lower, failed = factorise(A.T, lower=1, overwrite_a=1, clean=0)
         if failed:
             return None
-        half = invert(lower, lower=1, overwrite_c=1)[0]  # and above it zeros
+        half = np.triu(invert(lower, lower=1, overwrite_c=1)[0].T)  # what it left elsewhere is none
         half[diagonal] *= K.dtype.type(0.5)
-        H = -half.T  # in rows, as all the others are
-        H -= half
+        H = -half
+        H -= half.T
         residuals = -(H @ T)
         H += K.dtype.type(1 / n)
         H[diagonal] += 1
@@ -505,6 +512,8 @@ class Votes:
 class Tridiagonal:
     """A symmetric matrix A = QSQᵀ with S tridiagonal: a third of the way to its eigenvectors.
 
+    It is reduced in the precision that it has.
+
     What is asked about A + ρI for many ρ is answered by S + ρI, one pass over its entries each.
     """
 
@@ -514,9 +523,10 @@ class Tridiagonal:
     @classmethod
     def of(cls, A: Matrix) -> Tridiagonal:
         """Turn A into its tridiagonal form."""
-        size = int(lapack.dsytrd_lwork(len(A), lower=1)[0])
-        reflectors, d, e, tau, _ = lapack.dsytrd(A, lower=1, lwork=size)
-        return cls(d, e, reflectors, tau)
+        reduce, ask = lapack.get_lapack_funcs(("sytrd", "sytrd_lwork"), (A,))
+        # The transpose, which is the same, is laid out as it is taken.
+        reflectors, d, e, tau, _ = reduce(A.T, lower=1, lwork=int(ask(len(A), lower=1)[0]))
+        return cls(d.astype(np.float64), e.astype(np.float64), reflectors, tau)
 
     @cached_property
     def values(self) -> Matrix:
@@ -525,12 +535,13 @@ class Tridiagonal:
 
     def turned(self, B: Matrix) -> Matrix:
         """Return QᵀB."""
-        out = np.array(B, order="F")
+        out = np.array(B, self._reflectors.dtype, order="F")
+        turn = lapack.get_lapack_funcs(("ormqr",), (out,))[0]
         # Below the diagonal the reflectors lie as those of a QR decomposition do.
         reflectors, rest = np.asfortranarray(self._reflectors[1:, :-1]), out[1:]
-        size = int(lapack.dormqr("L", "T", reflectors, self._tau, rest, -1)[1][0])
-        out[1:] = lapack.dormqr("L", "T", reflectors, self._tau, rest, size)[0]
-        return out
+        size = int(turn("L", "T", reflectors, self._tau, rest, -1)[1][0])
+        out[1:] = turn("L", "T", reflectors, self._tau, rest, size)[0]
+        return out.astype(np.float64)
 
     def inverse_trace(self, rho: float) -> float:
         """Return the trace of (A + ρI)⁻¹, if A + ρI is positive definite.
@@ -552,7 +563,9 @@ class Tridiagonal:
 OfRidge = Callable[[float], float]
 
 
-def validated_ridge(total: float, n: int, freedom: OfRidge, misfit: OfRidge) -> float:
+def validated_ridge(
+    total: float, n: int, freedom: OfRidge, misfit: OfRidge, least: float = 0.0
+) -> float:
     """Return the ridge of least generalised cross-validation error, n‖(I − H)T‖²/(n − tr H)².
 
     Every second one of the ridges is tried, and those beside the best of them.
@@ -563,8 +576,9 @@ def validated_ridge(total: float, n: int, freedom: OfRidge, misfit: OfRidge) -> 
     n : number of examples
     freedom : n − tr H for a ridge
     misfit : ‖(I − H)T‖² for a ridge
+    least : the weakest that is tried, over ``total``
     """
-    ridges = (total or 1.0) * RIDGES
+    ridges = (total or 1.0) * RIDGES[least <= RIDGES]
     errors: dict[int, float] = {}
 
     def attempt(i: int) -> bool:
@@ -610,8 +624,16 @@ def _ridge_of_all(
     seed: int,
     reduction: Reduction | None,
     before: Tree | None,
-) -> Steps[tuple[float, Design]]:
-    """Return the ridge of least validation error on all examples, and the regression of them."""
+) -> Steps[tuple[float, Design | None]]:
+    """Return the ridge of least validation error, and the regression of all examples.
+
+    Of many features it is the ridge of a larger sample, and there is no regression.
+    """
+    if min(examples.shape) > SAMPLE:
+        some = examples.sample(RIDGE_SAMPLE)
+        K = centre(inner_products(_features(some, choice, lift_size, seed)))
+        yield PAUSE
+        return Smoother.of_kernel(K, targets(some.every()[1], reduction)).ridge, None
     features = yield from make_features(examples, choice, lift_size, seed)
     X = yield from Design.of(examples, features, reduction, before)
     if X.primal:
