@@ -9,6 +9,7 @@ a search may *skip* rows by a fast approximate distance, but what it returns is 
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -17,6 +18,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import event
+from numba.core.registry import CPUDispatcher
+from numba.extending import overload
 
 from tagstream.tiles import AHEAD, LANES, LINE, TOGETHER, above_bulk, above_one, products
 
@@ -27,9 +30,11 @@ __all__ = [
     "compiled_loosely",
     "dense_squares",
     "gather_votes",
+    "inner",
     "pack",
     "pair_distance",
     "project_dense",
+    "project_rows",
     "project_sparse",
     "row_squares",
     "scan",
@@ -43,6 +48,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 MANY = 16  # rows for which it is worth to lay a matrix out for tiles
+AT_ONCE = 4096  # rows that are converted to another precision at a time
 
 # Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
 # strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
@@ -57,10 +63,31 @@ def compiled(function: F, **options: Any) -> F:
         return cast(F, numba.njit(nogil=True, **options)(function))
 
 
-class _Announcer(event.Listener):
-    """Says why the first call takes so long; loading from the cache is no compilation."""
+class _Inner(CPUDispatcher):
+    """A function that Python cannot call: it lacks the code to do so, and would be lost."""
+
+    def __call__(self, *given: Any) -> Any:
+        raise TypeError(f"{self.py_func.__name__} is for compiled functions; Python may call its py_func")
+
+
+def inner(function: F) -> F:
+    """Compile what only compiled functions call: without the code by which Python would."""
+    made: Any = compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    if isinstance(made, CPUDispatcher):  # not if numba is told to compile nothing
+        made.__class__ = _Inner
+    return cast(F, made)
+
+
+class _Watcher(event.Listener):
+    """Says why the first call takes so long; loading from the cache is no compilation.
+
+    While it lasts no garbage is collected: looking through all of numba's objects again and again
+    takes a tenth of the time, and finds next to nothing.
+    """
 
     said = False
+    depth = 0  # of functions that wait for others
+    collecting = False
 
     def on_start(self, event: Any) -> None:
         dispatcher = event.data["dispatcher"]  # of anyone's function, made in any way
@@ -70,12 +97,18 @@ class _Announcer(event.Listener):
             cached = dispatcher.stats.cache_path is not None
             when = "this once" if cached else "in every process, as no cache can be written"
             logging.getLogger(__name__).warning("compiling kernels, %s: some seconds…", when)
+        if self.depth == 0:
+            self.collecting = gc.isenabled()
+            gc.disable()
+        self.depth += 1
 
     def on_end(self, event: Any) -> None:
-        pass
+        self.depth -= 1
+        if self.depth == 0 and self.collecting:
+            gc.enable()
 
 
-event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
+event.register("numba:compile", _Watcher())  # type: ignore[no-untyped-call]
 
 
 def compiled_loosely(function: F) -> F:
@@ -84,43 +117,17 @@ def compiled_loosely(function: F) -> F:
 
 
 @compiled
-def project_dense(
+def project_rows(
     X: npt.NDArray[np.floating[Any]],
     W: npt.NDArray[np.floating[Any]],
     c: npt.NDArray[np.floating[Any]],
     out: npt.NDArray[np.floating[Any]],
 ) -> None:
-    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m), in the precision of ``out``.
-
-    Each sum begins with c and adds one feature after the other, in tiles as in the plain loops that
-    few rows are left to.
-    """
-    n, p = X.shape
-    m = W.shape[1]
+    """Do what :func:`project_dense` does in plain loops, for few rows and in compiled code."""
+    p, m = W.shape
     number = out.dtype.type
-    tiled = n if n >= MANY and p else 0
-    if tiled:
-        lanes = LINE // out.itemsize
-        panels = np.zeros((-(-m // lanes), p + 1, lanes), out.dtype)
-        for j in range(m):
-            panels[j // lanes, 0, j % lanes] = c[j]
-        for k in range(p):
-            for j in range(m):
-                panels[j // lanes, k + 1, j % lanes] = W[k, j]
-        together = np.zeros((1, p, TOGETHER), out.dtype)
-        sums = np.empty((TOGETHER, lanes), out.dtype)
-        for i in range(0, tiled, TOGETHER):
-            some = min(TOGETHER, n - i)
-            for r in range(some):
-                for k in range(p):
-                    together[0, k, r] = X[i + r, k]
-            for b in range(panels.shape[0]):
-                products(together, 0, panels, b, sums)
-                for r in range(some):
-                    for j in range(min(lanes, m - b * lanes)):
-                        out[i + r, b * lanes + j] = sums[r, j]
     whole = p - p % 4
-    for i in range(tiled, n):
+    for i in range(out.shape[0]):
         a = out[i]
         for j in range(m):
             a[j] = c[j]
@@ -134,6 +141,59 @@ def project_dense(
             x, w = number(X[i, k]), W[k]
             for j in range(m):
                 a[j] += x * w[j]
+
+
+@compiled
+def _project_tiles(
+    X: npt.NDArray[np.floating[Any]],
+    panels: npt.NDArray[np.floating[Any]],
+    together: npt.NDArray[np.floating[Any]],
+    sums: npt.NDArray[np.floating[Any]],
+    out: npt.NDArray[np.floating[Any]],
+) -> None:
+    n, p = X.shape
+    m, lanes = out.shape[1], panels.shape[2]
+    for i in range(0, n, TOGETHER):
+        some = min(TOGETHER, n - i)
+        for r in range(some):
+            for k in range(p):
+                together[0, k, r] = X[i + r, k]
+        for b in range(panels.shape[0]):
+            products(together, 0, panels, b, sums)
+            for r in range(some):
+                for j in range(min(lanes, m - b * lanes)):
+                    out[i + r, b * lanes + j] = sums[r, j]
+
+
+def project_dense(
+    X: npt.NDArray[np.floating[Any]],
+    W: npt.NDArray[np.floating[Any]],
+    c: npt.NDArray[np.floating[Any]],
+    out: npt.NDArray[np.floating[Any]],
+) -> None:
+    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m), in the precision of ``out``.
+
+    Each sum begins with c and adds one feature after the other, in tiles as in the plain loops that
+    few rows are left to.
+    """
+    (n, p), m, number = X.shape, W.shape[1], out.dtype
+    if n < MANY or not p or not m:
+        project_rows(np.ascontiguousarray(X, number), W, c, out)
+        return
+    lanes = LINE // number.itemsize
+    lines = np.zeros((p + 1, -(-m // lanes), lanes), number)
+    lines.reshape(p + 1, -1)[0, :m], lines.reshape(p + 1, -1)[1:, :m] = c, W
+    panels = np.ascontiguousarray(lines.transpose(1, 0, 2))
+    together, sums = np.zeros((1, p, TOGETHER), number), np.empty((TOGETHER, lanes), number)
+    for i in range(0, n, AT_ONCE):  # in one precision only: each would be compiled on its own
+        some = np.ascontiguousarray(X[i : i + AT_ONCE], number)
+        _project_tiles(some, panels, together, sums, out[i : i + AT_ONCE])
+
+
+# What is compiled calls it for few rows.
+overload(project_dense)(
+    lambda X, W, c, out: lambda X, W, c, out: project_rows(X, W, c, out)  # noqa: PLW0108
+)
 
 
 @compiled
