@@ -12,13 +12,16 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import event
+from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime.nrt import rtsys
 from numba.extending import overload
 
 from tagstream.tiles import AHEAD, LANES, LINE, TOGETHER, above_bulk, above_one, products
@@ -55,25 +58,40 @@ AT_ONCE = 4096  # rows that are converted to another precision at a time
 PRIOR = 1e-6
 
 
+class _Cache(FunctionCache):
+    """Loads compiled functions without all that numba needs to compile others.
+
+    That is done when something is compiled; code that is there wants its memory manager only.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
 def compiled(function: F, **options: Any) -> F:
     """Compile with numba, cached on disk where a cache directory can be written."""
-    try:
-        return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
-    except RuntimeError:  # no cache directory is writable
-        return cast(F, numba.njit(nogil=True, **options)(function))
+    made: Any = numba.njit(nogil=True, **options)(function)
+    if hasattr(made, "_cache"):  # not if numba is told to compile nothing
+        with suppress(RuntimeError):  # no cache directory is writable
+            made._cache = _Cache(function)  # type: ignore[no-untyped-call]
+    return cast(F, made)
 
 
 class _Inner(CPUDispatcher):
     """A function that Python cannot call: it lacks the code to do so, and would be lost."""
 
     def __call__(self, *given: Any) -> Any:
-        raise TypeError(f"{self.py_func.__name__} is for compiled functions; Python may call its py_func")
+        raise TypeError(
+            f"{self.py_func.__name__} is for compiled functions; Python may call its py_func"
+        )
 
 
 def inner(function: F) -> F:
     """Compile what only compiled functions call: without the code by which Python would."""
     made: Any = compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-    if isinstance(made, CPUDispatcher):  # not if numba is told to compile nothing
+    if hasattr(made, "_cache"):
         made.__class__ = _Inner
     return cast(F, made)
 
@@ -108,7 +126,8 @@ class _Watcher(event.Listener):
             gc.enable()
 
 
-event.register("numba:compile", _Watcher())  # type: ignore[no-untyped-call]
+_WATCHER = _Watcher()
+event.register("numba:compile", _WATCHER)  # type: ignore[no-untyped-call]
 
 
 def compiled_loosely(function: F) -> F:
