@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.kernels import compiled, inner
+from tagstream.kernels import compiled, inlined, inner
 
 __all__ = [
     "BLIND",
@@ -300,7 +300,7 @@ def step(
                 D[row, j] = moved
 
 
-@inner
+@inlined
 def residual(y: int, z: float) -> float:
     """Return y − z, but 0 where z is beyond y already."""
     return 0.0 if (y == 1 and z > 1.0) or (y == 0 and z < 0.0) else y - z

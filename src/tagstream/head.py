@@ -58,7 +58,7 @@ import numpy.typing as npt
 
 from tagstream.checks import LARGEST_COUNT, check_number, expect, expect_keys
 from tagstream.fastmap import BLIND, USED, FastMap, Inputs, Maybe, add_correction, residual, step
-from tagstream.kernels import compiled, inner
+from tagstream.kernels import compiled, inlined, inner
 
 __all__ = [
     "NEAR",
@@ -219,13 +219,13 @@ def _count_votes(
             f[j, first + c] = half_log[yes] - half_log[voters - counts[1, j] - yes]
 
 
-@inner
+@inlined
 def _quarter_logit(z: float) -> float:
     z = min(max(z, CLIP), 1.0 - CLIP)
     return 0.25 * math.log(z / (1.0 - z))
 
 
-@inner
+@inlined
 def _solve(A: Vector, C: Vector, g: Vector) -> None:
     """Make g A⁻¹g for a small positive definite A, by its Cholesky factor, written into C."""
     m = g.shape[0]
@@ -247,7 +247,7 @@ def _solve(A: Vector, C: Vector, g: Vector) -> None:
         g[i] = total / C[i, i]
 
 
-@inner
+@inlined
 def _aim(hits: Vector, sizes: Vector, j: int, p: float) -> None:
     """Count what suggesting label ``j`` from half its F1 on would have brought, by its own p."""
     says = 1.0 if 2.0 * p * sizes[j] >= hits[j] else 0.0
@@ -255,7 +255,7 @@ def _aim(hits: Vector, sizes: Vector, j: int, p: float) -> None:
     sizes[j] = DECAY * sizes[j] + ((1.0 - DECAY) * START_SIZE + p + says)
 
 
-@inner
+@inlined
 def _update(
     w: Vector,
     A: Vector,
@@ -303,7 +303,7 @@ def _update(
         w[c] += g[c]
 
 
-@inner
+@inlined
 def _is_known(Y: Bytes, i: int) -> bool:
     """Whether anything is known of item ``i`` with labels of 0, 1 and 2."""
     for j in range(Y.shape[1]):
@@ -312,7 +312,7 @@ def _is_known(Y: Bytes, i: int) -> bool:
     return bool(Y.shape[1] == 0)
 
 
-@inner
+@inlined
 def _absorb(
     n: Ints,
     missing: Ints,

@@ -33,6 +33,7 @@ __all__ = [
     "compiled_loosely",
     "dense_squares",
     "gather_votes",
+    "inlined",
     "inner",
     "pack",
     "pair_distance",
@@ -94,6 +95,11 @@ def inner(function: F) -> F:
     if hasattr(made, "_cache"):
         made.__class__ = _Inner
     return cast(F, made)
+
+
+def inlined(function: F) -> F:
+    """Compile as a part of each function that calls it; worth it for small ones, called once."""
+    return compiled(function, inline="always")
 
 
 class _Watcher(event.Listener):

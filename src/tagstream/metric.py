@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.kernels import compiled
+from tagstream.kernels import compiled, inlined
 
 __all__ = [
     "STEPS",
@@ -63,7 +63,7 @@ class Round(NamedTuple):
     degenerate: bool
 
 
-@compiled
+@inlined
 def exact_step(
     mu: float, alpha: float, nu: float, beta: float, delta: float, most: float
 ) -> tuple[float, float]:
@@ -103,7 +103,7 @@ def exact_step(
     return (1.0 - r) / (2.0 * mu), r
 
 
-@compiled
+@inlined
 def cubic_step(a: float, b: float, c: float, least: float, most: float) -> float:
     """Return the λ of Eq. (7): the maximum of aλ³ + bλ² + cλ on λ > 0, kept in [least, most].
 
