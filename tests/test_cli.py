@@ -723,3 +723,25 @@ print(rankdata([3, 1]).tolist(), pandas.Series([1]).sum(), scipy.stats.mode([1, 
     args = [sys.executable, "-c", program]
     done = subprocess.run(args, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["False False", "[2.0, 1.0] 1 1"], done.stderr
+
+
+def test_modules_that_wait_are_run_when_something_of_them_is_asked_for():
+    program = """
+import gc, sys
+from tagstream.cli.light import SELDOM, start_light
+start_light()
+import sklearn.utils.validation as checks
+import asyncio, numpy
+parts = "narwhals.functions", "asyncio.events", "numpy.f2py.f2py2e"
+print(*(part in sys.modules for part in parts), gc.get_threshold()[0] == SELDOM)
+import asyncio.events, numpy.f2py
+async def nothing():
+    return 1
+print(asyncio.run(nothing()), checks._num_samples([1, 2]), callable(numpy.f2py.get_include))
+import narwhals.stable.v2 as stable
+print(stable.dependencies.is_into_series([1]), hasattr(stable, "no such"))
+"""
+    args = [sys.executable, "-c", program]
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
+    lines = ["False False False True", "1 2 True", "False False"]
+    assert done.stdout.splitlines() == lines, done.stderr

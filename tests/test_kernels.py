@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -267,3 +269,81 @@ def test_a_compilation_is_announced_once_and_a_load_from_the_cache_is_not(tmp_pa
     )  # fmt: skip
     assert first == "compiling kernels, this once: some seconds…\n"
     assert second == ""
+
+
+def test_python_is_refused_by_what_only_compiled_functions_can_call():
+    @kernels.inner
+    def double(x):
+        return 2.0 * x
+
+    @kernels.compiled
+    def fourfold(x):
+        return double(double(x))
+
+    assert fourfold(1.5) == 6.0
+    with pytest.raises(TypeError, match="double is for compiled functions"):
+        double(1.5)
+    assert double.py_func(1.5) == 3.0
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_garbage_is_collected_after_a_compilation_if_it_was_before(collecting, monkeypatch):
+    seen, plain = [], kernels._WATCHER.on_end
+
+    def on_end(event):
+        seen.append(gc.isenabled())
+        plain(event)
+
+    monkeypatch.setattr(kernels._WATCHER, "on_end", on_end)
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        assert numba.njit(lambda x: x)(1) == 1
+        with pytest.raises(numba.TypingError):
+            numba.njit(lambda x: x.nothing)(1)
+        assert gc.isenabled() == collecting
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert seen == [False, False]
+
+
+def test_what_comes_from_the_cache_runs_beside_what_is_compiled_afterwards(tmp_path):
+    program = (
+        "import numpy as np, numba; from tagstream.kernels import gather_votes, dense_squares; "
+        "out, none = np.empty((1, 8)), np.empty((0, 0), np.uint8); "
+        "gather_votes(np.array([[0]]), np.array([[128]], np.uint8), none, out); "  # allocates
+        "made = numba.njit(lambda n: np.zeros(n).sum() + np.sqrt(n)); "
+        "print(sum(gather_votes.stats.cache_hits.values()), out.round().sum(), made(4))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONUTF8": "1"}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment, capture_output=True, check=True, encoding="utf-8",
+        ).stdout
+        for _ in range(2)
+    )  # fmt: skip
+    assert first == "0 1.0 2.0\n"
+    assert second == "1 1.0 2.0\n"
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 40])
+@pytest.mark.parametrize("kinds", [("f4", "f8", "f8"), ("f8", "f4", "f8"), ("f4", "f4", "f4")])
+def test_products_are_the_same_to_the_bit_however_many_rows_and_whoever_asks(n, kinds):
+    rng = np.random.default_rng(4)
+    X, W = (rng.normal(size=s).astype(k) for s, k in zip(((n, 11), (11, 19)), kinds, strict=False))
+    c = rng.normal(size=19).astype(kinds[2])
+    out, alone, inside = (np.full((n, 19), np.nan, kinds[2]) for _ in range(3))
+    kernels.project_dense(X, W, c, out)
+    for i in range(n):
+        kernels.project_dense(X[i : i + 1], W, c, alone[i : i + 1])
+
+    @kernels.compiled
+    def ask(X, W, c, out):
+        kernels.project_dense(X, W, c, out)
+
+    ask(X, W, c, inside)
+    np.testing.assert_array_equal(out, alone)
+    np.testing.assert_array_equal(out, inside)
+    wide = np.float64 if kinds[2] == "f8" else np.float32
+    np.testing.assert_allclose(out, X.astype(wide) @ W.astype(wide) + c, rtol=1e-3, atol=1e-4)

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.kernels import compiled
+from tagstream.kernels import compiled, inlined, inner
 
 __all__ = [
     "BLIND",
@@ -53,6 +53,11 @@ UNSEEN = 0.02  # residual of one of many labels that the head, which clips z⁺,
 FRESH, BLIND = 1, 2  # a label with so few, and one of which a reduced P knows nothing at all
 
 Vector = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+Table = npt.NDArray[np.int32]
+# An array for the compiled loops, or None.  What they do only "if it is not None" is then not
+# compiled; numba sees that by the argument itself, not by "else" or a name for both.
+Maybe = Any
 
 # Of reduced labels, B (q, r) and Bᵀ (r, q).
 Basis = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
@@ -61,7 +66,7 @@ _NO_BASIS = np.empty((0, 0), np.float32)
 # Columns of the counters: rows of D in use, and rows that a snapshot shares.
 USED, FROZEN = 0, 1
 EMPTY = -1
-UNKNOWN = 2  # label, beside 0 and 1
+TOGETHER = 64  # inputs for which room is made at a time
 
 
 class Inputs(NamedTuple):
@@ -143,8 +148,8 @@ class FastState(NamedTuple):
     rows: npt.NDArray[np.float32]
 
 
-@compiled
-def _find(keys: npt.NDArray[np.int32], feature: Any) -> int:
+@inner
+def _find(keys: Table, feature: Any) -> int:
     """Return the place in the table where ``feature`` is, or belongs."""
     mask = keys.shape[0] - 1
     place = (feature * 2654435761 >> 7) & mask
@@ -153,47 +158,58 @@ def _find(keys: npt.NDArray[np.int32], feature: Any) -> int:
     return int(place)
 
 
-@compiled
-def add_correction(fast: FastState, inputs: Inputs, i: int, z: Vector) -> None:
-    """Add Dᵀx of input ``i``, or B(Dᵀx), to ``z`` (q,), feature by feature."""
-    if fast.s.shape[0] == 0:
-        return
-    D, keys, slots, indptr = fast.D, fast.keys, fast.slots, inputs.indptr
-    reduced = fast.B.shape[1] > 0
-    total = np.zeros(D.shape[1]) if reduced else z
-    first, last = (indptr[i], indptr[i + 1]) if indptr.shape[0] else (0, D.shape[0])
+@inner
+def add_correction(
+    D: Singles,
+    keys: Maybe,
+    slots: Maybe,
+    shift: Maybe,
+    factor: Maybe,
+    rows: Maybe,
+    indptr: Maybe,
+    indices: Maybe,
+    data: Maybe,
+    dense: Maybe,
+    i: int,
+    coordinates: Maybe,
+    z: Vector,
+) -> None:
+    """Add Dᵀx of input ``i``, or B(Dᵀx), to ``z`` (q,), feature by feature.
+
+    ``coordinates`` (r,) of reduced labels are scratch space.
+    """
+    total = z
+    if rows is not None:
+        total = coordinates
+        for k in range(D.shape[1]):
+            total[k] = 0.0
+    first, last = 0, D.shape[0]
+    if indptr is not None:
+        first, last = indptr[i], indptr[i + 1]
     for e in range(first, last):
         row: Any = e
-        if indptr.shape[0]:
-            place = _find(keys, np.int64(inputs.indices[e]))
+        x = 0.0
+        if dense is not None:
+            x = (np.float64(dense[i, e]) - shift[e]) * factor[e]
+        if indptr is not None:
+            place = _find(keys, np.int64(indices[e]))
             if keys[place] == EMPTY:
                 continue
-            x, row = np.float64(inputs.data[e]), np.int64(slots[place])
-        else:
-            x = (np.float64(inputs.dense[i, e]) - fast.shift[e]) * fast.factor[e]
+            row, x = np.int64(slots[place]), np.float64(data[e])
         for j in range(D.shape[1]):
             total[j] += x * D[row, j]
-    if reduced:
-        for k in range(total.shape[0]):
-            for j in range(fast.B.shape[0]):
-                z[j] += total[k] * fast.rows[k, j]
+    if rows is not None:
+        for k in range(D.shape[1]):
+            for j in range(rows.shape[1]):
+                z[j] += total[k] * rows[k, j]
 
 
-@compiled
-def has_room(fast: FastState, inputs: Inputs, i: int) -> bool:
-    """Whether the rows that learning input ``i`` may need are there, and places for them."""
-    if fast.s.shape[0] == 0 or inputs.indptr.shape[0] == 0:
-        return True
-    need = fast.counters[USED] + inputs.indptr[i + 1] - inputs.indptr[i]
-    return bool(need <= fast.D.shape[0] and 2 * need <= fast.keys.shape[0])
-
-
-@compiled
+@inner
 def _own_row(
-    D: npt.NDArray[np.float32],
+    D: Singles,
     added: Vector,
-    keys: npt.NDArray[np.int32],
-    slots: npt.NDArray[np.int32],
+    keys: Table,
+    slots: Table,
     counters: npt.NDArray[np.int64],
     feature: Any,
 ) -> int:
@@ -217,86 +233,127 @@ def _own_row(
     return new
 
 
-@compiled
-def step(fast: FastState, inputs: Inputs, i: int, r: Vector) -> None:
-    """Learn input ``i``, whose residuals are ``r`` (q,), 0 for what is not to be learnt."""
-    if fast.s.shape[0] == 0:
-        return
-    D, added, indptr = fast.D, fast.added, inputs.indptr
-    q = D.shape[1]
-    move = np.zeros(q)
-    if fast.B.shape[1] == 0:
-        for j in range(q):
-            move[j] = r[j]
-    else:
-        for j in range(fast.B.shape[0]):
+@inner
+def step(
+    D: Singles,
+    added: Vector,
+    s: Vector,
+    keys: Maybe,
+    slots: Maybe,
+    counters: Maybe,
+    shift: Maybe,
+    factor: Maybe,
+    rho: Vector,
+    B: Maybe,
+    indptr: Maybe,
+    indices: Maybe,
+    data: Maybe,
+    dense: Maybe,
+    i: int,
+    coordinates: Maybe,
+    own: Maybe,
+    gain: Vector,
+    r: Vector,
+) -> None:
+    """Learn input ``i``, whose residuals are ``r`` (q,), 0 for what is not to be learnt.
+
+    ``r`` is used up; ``own`` and ``gain``, with an entry for each feature of the input, or of all
+    inputs if they are sparse, are scratch space.
+    """
+    move = r
+    if B is not None:
+        move = coordinates
+        for k in range(D.shape[1]):
+            move[k] = 0.0
+        for j in range(B.shape[0]):
             if abs(r[j]) > UNSEEN:
-                for k in range(q):
-                    move[k] += r[j] * fast.B[j, k]
-    sparse = indptr.shape[0] > 0
-    first, last = (indptr[i], indptr[i + 1]) if sparse else (0, D.shape[0])
-    own = np.zeros(last - first, np.int64)
-    gain = np.zeros(last - first)  # x/(ρ + s)
+                for k in range(D.shape[1]):
+                    move[k] += r[j] * B[j, k]
+    first, last = 0, D.shape[0]
+    if indptr is not None:
+        first, last = indptr[i], indptr[i + 1]
     h = 0.0
-    for a in range(last - first):
-        feature: Any = a
-        if sparse:
-            feature = np.int64(inputs.indices[first + a])
-            x = np.float64(inputs.data[first + a])
-            own[a] = _own_row(D, added, fast.keys, fast.slots, fast.counters, feature)
-        else:
-            own[a] = a
-            x = (np.float64(inputs.dense[i, a]) - fast.shift[a]) * fast.factor[a]
-        gain[a] = x / (fast.rho[0] + fast.s[feature] + added[own[a]])
-        h += x * gain[a]
-        added[own[a]] += x * x
+    for e in range(first, last):
+        feature: Any = e
+        row: Any = e
+        x = 0.0
+        if dense is not None:
+            x = (np.float64(dense[i, e]) - shift[e]) * factor[e]
+        if indptr is not None:
+            feature, x = np.int64(indices[e]), np.float64(data[e])
+            row = _own_row(D, added, keys, slots, counters, feature)
+            own[e] = row
+        part = x / (rho[0] + s[feature] + added[row])
+        gain[e] = part
+        h += x * part
+        added[row] += x * x
     share = RATE / (1.0 + RATE * h)
-    for j in range(q):
+    for j in range(D.shape[1]):
         move[j] *= share
-    for a in range(last - first):
-        row = own[a]
-        for j in range(q):
-            moved = np.float64(D[row, j]) + gain[a] * move[j]
+    for e in range(first, last):
+        row = e
+        if own is not None:
+            row = own[e]
+        part = gain[e]
+        for j in range(D.shape[1]):
+            moved = np.float64(D[row, j]) + part * move[j]
             if abs(moved) <= LARGEST_WEIGHT:  # what is left of a quotient of extremes is no sum
                 D[row, j] = moved
 
 
-@compiled
+@inlined
 def residual(y: int, z: float) -> float:
     """Return y − z, but 0 where z is beyond y already."""
     return 0.0 if (y == 1 and z > 1.0) or (y == 0 and z < 0.0) else y - z
 
 
 @compiled
-def _learn_all(
-    fast: FastState, inputs: Inputs, Z: Vector, Y: npt.NDArray[np.uint8], start: int
-) -> int:
-    """Learn inputs ``start``, ``start`` + 1, … in order; return where there is no more room."""
-    z = np.zeros(Z.shape[1])
-    for i in range(start, Z.shape[0]):
-        if not has_room(fast, inputs, i):
-            return i
-        for j in range(z.shape[0]):
-            z[j] = Z[i, j]
-        add_correction(fast, inputs, i, z)
-        for j in range(z.shape[0]):
-            z[j] = 0.0 if Y[i, j] == UNKNOWN else residual(Y[i, j], z[j])
-        step(fast, inputs, i, z)
-    return len(Z)
-
-
-@compiled
-def _apply(fast: FastState, inputs: Inputs, Z: Vector) -> None:
+def _pass_items(
+    D: Singles,
+    added: Vector,
+    s: Vector,
+    keys: Maybe,
+    slots: Maybe,
+    counters: Maybe,
+    shift: Maybe,
+    factor: Maybe,
+    rho: Vector,
+    B: Maybe,
+    rows: Maybe,
+    indptr: Maybe,
+    indices: Maybe,
+    data: Maybe,
+    dense: Maybe,
+    coordinates: Maybe,
+    own: Maybe,
+    gain: Vector,
+    Z: Vector,
+    Y: Maybe,
+    known: Maybe,
+) -> None:
+    """Make Z (m, q) z⁺ and, if there are labels, learn each item; Z is then used up."""
     for i in range(Z.shape[0]):
-        add_correction(fast, inputs, i, Z[i])
+        z = Z[i]
+        add_correction(
+            D, keys, slots, shift, factor, rows, indptr, indices, data, dense, i, coordinates, z
+        )
+        if Y is not None:
+            for j in range(z.shape[0]):
+                z[j] = residual(Y[i, j], z[j])
+                if known is not None and not known[i, j]:
+                    z[j] = 0.0
+            step(
+                D, added, s, keys, slots, counters, shift, factor, rho, B, indptr, indices, data,
+                dense, i, coordinates, own, gain, z,
+            )  # fmt: skip
 
 
 @compiled
-def _insert_all(fast: FastState, features: npt.NDArray[np.int32]) -> None:
+def _insert_all(keys: Table, slots: Table, features: Table) -> None:
     for row in range(features.shape[0]):
-        place = _find(fast.keys, np.int64(features[row]))
-        fast.keys[place] = features[row]
-        fast.slots[place] = row
+        place = _find(keys, np.int64(features[row]))
+        keys[place] = features[row]
+        slots[place] = row
 
 
 @compiled
@@ -479,7 +536,7 @@ class FastMap:
             self.make_room(len(features))
             self.state.D[: len(features)] = D
             self.state.counters[USED] = len(features)
-            _insert_all(self.state, features)
+            _insert_all(self.state.keys, self.state.slots, features)
 
     def _young(
         self, p: int, fresh: npt.NDArray[np.uint8]
@@ -499,7 +556,9 @@ class FastMap:
     def __call__(self, inputs: Inputs, Z: Vector) -> Vector:
         """Return z⁺, (m, q), of inputs with regression z = ``Z``."""
         out = Z.copy()
-        _apply(self.state, inputs, out)
+        if self.active:
+            arrays: Any = (*self.arrays(inputs), out, None, None)
+            _pass_items(*arrays)
         return out
 
     def learn(
@@ -513,10 +572,18 @@ class FastMap:
 
         Only those that are known, if ``known`` says so (m, q), are learnt.
         """
+        if not self.active:
+            return
         self.own()
-        marked, done = Y if known is None else np.where(known, Y, np.uint8(UNKNOWN)), 0
-        while (done := _learn_all(self.state, inputs, Z, marked, done)) < len(Z):
-            self.make_room(int(inputs.indptr[done + 1] - inputs.indptr[done]))
+        for first in range(0, len(Z), TOGETHER):
+            part = slice(first, min(first + TOGETHER, len(Z)))
+            some = inputs._replace(dense=inputs.dense[part])
+            if self.sparse:
+                some = inputs._replace(indptr=inputs.indptr[part.start : part.stop + 1])
+                self.see_to_room(int(some.indptr[-1] - some.indptr[0]))
+            sure = None if known is None else known[part]
+            arrays: Any = (*self.arrays(some), Z[part].copy(), Y[part], sure)
+            _pass_items(*arrays)
 
     def correct(self, inputs: Inputs, Z: Vector, added: npt.NDArray[np.bool_]) -> None:
         """Take the step of a correction: for the labels that it adds (q,), and for no other.
@@ -531,6 +598,32 @@ class FastMap:
         if self._shared:
             self.state = self.state._replace(D=self.state.D.copy(), added=self.state.added.copy())
             self._shared = False
+
+    def arrays(self, inputs: Inputs) -> tuple[Any, ...]:
+        """Return state, inputs and scratch space as the compiled loops take them.
+
+        None stands for what there is not: a table and CSR rows of dense inputs, what dense inputs
+        have of sparse ones, and a basis unless labels are reduced.
+        """
+        D, added, s, keys, slots, shift, factor, counters, rho, _, B, rows = self.state
+        basis = (B, rows) if self.reduced else (None, None)
+        coordinates = np.empty(D.shape[1]) if self.reduced else None
+        if self.sparse:
+            n = len(inputs.indices)
+            return (
+                D, added, s, keys, slots, counters, None, None, rho, *basis, *inputs[:3], None,
+                coordinates, np.empty(n, np.int64), np.empty(n),
+            )  # fmt: skip
+        return (
+            D, added, s, None, None, None, shift, factor, rho, *basis, None, None, None,
+            inputs.dense, coordinates, None, np.empty(len(D)),
+        )  # fmt: skip
+
+    def see_to_room(self, n: int) -> None:
+        """Make room for ``n`` more rows unless there is."""
+        need = int(self.state.counters[USED]) + n
+        if need > len(self.state.D) or 2 * need > len(self.state.keys):
+            self.make_room(n)
 
     def make_room(self, n: int) -> None:
         """Make room for at least ``n`` more rows, and leave behind those that were copied."""
@@ -549,7 +642,7 @@ class FastMap:
             slots=np.zeros(size, np.int32),
             counters=np.array([len(rows), 0]),
         )
-        _insert_all(self.state, features)
+        _insert_all(self.state.keys, self.state.slots, features)
 
     def _touched(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Return the features that have a row, in order, and their rows."""
@@ -635,7 +728,7 @@ class FastMap:
             made.state.D[: len(features)] = D
             made.state.added[: len(features)] = added
             made.state.counters[USED] = len(features)
-            _insert_all(made.state, features)
+            _insert_all(made.state.keys, made.state.slots, features)
         elif p:
             made.state.D[:], made.state.added[:] = D, added
         made.state.fresh[:] = fresh

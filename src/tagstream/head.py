@@ -57,17 +57,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_COUNT, check_number, expect, expect_keys
-from tagstream.fastmap import (
-    BLIND,
-    FastMap,
-    FastState,
-    Inputs,
-    add_correction,
-    has_room,
-    residual,
-    step,
-)
-from tagstream.kernels import compiled
+from tagstream.fastmap import BLIND, USED, FastMap, Inputs, Maybe, add_correction, residual, step
+from tagstream.kernels import compiled, inlined, inner
 
 __all__ = [
     "NEAR",
@@ -77,8 +68,7 @@ __all__ = [
     "Head",
     "Queue",
     "Scores",
-    "learn_items",
-    "score_items",
+    "pass_items",
 ]
 
 VOTES = (3, 10, 30)  # neighbours in the codes
@@ -104,6 +94,7 @@ Z, Z_PLUS, SHARE, LAST, RECENT, LONGER, N_OTHERS = 0, 1, 2, 3, 4, 5, 6
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels")
 
 UNKNOWN = 2  # in a queue of labels
+_NO_LABELS = np.empty((0, 0), np.uint8)
 
 # Of a head in a file: far beyond what evidence of a few units can make of it.
 LARGEST_WEIGHT = 1e12
@@ -187,131 +178,57 @@ class Queue(NamedTuple):
     at: Ints
 
 
-@compiled
+@inner
 def _count_votes(
     found: Ints,
+    i: int,
     labels: Bytes,
-    known: Bytes,
+    known: Maybe,
     sizes: Ints,
     most: int,
     half_log: Vector,
+    counts: Ints,
     f: Vector,
-    first: Any,
+    first: int,
 ) -> None:
     """Write L_k into the columns of ``f`` from ``first`` on, one for each k of ``sizes``.
 
-    No more than ``most`` neighbours vote.
+    No more than ``most`` neighbours vote; ``counts`` (2, q) is scratch space.
     """
     q = f.shape[0]
-    yes, unknown = np.zeros(q, np.int64), np.zeros(q, np.int64)
-    voters = 0
+    for j in range(q):
+        counts[0, j] = counts[1, j] = 0  # that have the label, and of which it is not known
+    voters, most = 0, min(most, found.shape[1])
     for c in range(sizes.shape[0]):
-        while voters < min(sizes[c], most, found.shape[0]) and found[voters] >= 0:
-            row = found[voters]
+        while voters < min(sizes[c], most) and found[i, voters] >= 0:
+            row = found[i, voters]
             for b in range(labels.shape[1]):
-                sure = known[row, b] if known.shape[0] else np.uint8(255)
-                have = labels[row, b] & sure
+                have = labels[row, b]
+                if known is not None:
+                    sure = known[row, b]
+                    have &= sure
+                    if sure != 255:
+                        for j in range(8 * b, min(8 * b + 8, q)):
+                            counts[1, j] += (255 - sure) >> (7 - (j & 7)) & 1
                 if have:  # most bytes say nothing
                     for j in range(8 * b, min(8 * b + 8, q)):
-                        yes[j] += have >> (7 - (j & 7)) & 1
-                if sure != 255:
-                    for j in range(8 * b, min(8 * b + 8, q)):
-                        unknown[j] += (255 - sure) >> (7 - (j & 7)) & 1
+                        counts[0, j] += have >> (7 - (j & 7)) & 1
             voters += 1
         for j in range(q):
-            f[j, first + c] = half_log[yes[j]] - half_log[voters - unknown[j] - yes[j]]
+            yes = counts[0, j]
+            f[j, first + c] = half_log[yes] - half_log[voters - counts[1, j] - yes]
 
 
-@compiled
+@inlined
 def _quarter_logit(z: float) -> float:
     z = min(max(z, CLIP), 1.0 - CLIP)
     return 0.25 * math.log(z / (1.0 - z))
 
 
-@compiled
-def _range_seen(A: Vector, column: int) -> tuple[float, float]:
-    """Return the range in which the weight of some evidence was learnt: mean ± 3 deviations.
-
-    A has what it takes: the decayed sums of h, of h times the evidence, of h times its square.
-    """
-    mean = A[0, column] / A[0, 0]
-    deviation = math.sqrt(max(A[column, column] / A[0, 0] - mean * mean, 0.0))
-    return mean - WIDTH * deviation, mean + WIDTH * deviation
-
-
-@compiled
-def _gather(
-    weights: Weights,
-    evidence: Evidence,
-    i: int,
-    sizes: Ints,
-    near: Ints,
-    most: int,
-    half_log: Vector,
-    past: History,
-    fast: FastState,
-    z_plus: Vector,
-    f: Vector,
-) -> None:
-    """Write the evidence of item ``i`` into ``f`` (q, m), and z⁺ into ``z_plus`` (q,).
-
-    No more than ``most`` neighbours vote.
-    """
-    q = f.shape[0]
-    for j in range(q):
-        f[j, 0] = 1.0
-    column = 1 + sizes.shape[0]
-    for turn in range(2 if evidence.near.shape[0] else 1):  # one call, compiled once
-        if turn == 0:
-            found, counts, first = evidence.found[i], sizes, 1
-        else:
-            found, counts, first = evidence.near[i], near, column + N_OTHERS
-        _count_votes(
-            found, evidence.labels, evidence.known, counts, most, half_log, f, np.int64(first)
-        )
-    regressed = evidence.Z.shape[0] > 0
-    if regressed:
-        for j in range(q):
-            z_plus[j] = evidence.Z[i, j]
-        add_correction(fast, evidence.inputs, i, z_plus)
-    least, largest = _range_seen(weights.A, column + SHARE)
-    for j in range(q):
-        n = max(past.n[j], 0)
-        if n == 0:
-            continue  # nobody asks for it
-        others = max(past.t[0] - past.missing[j] - n, 0)
-        if not regressed or fast.fresh[j] == BLIND:
-            z_plus[j] = (n + 0.5) / (n + others + 1.0)
-        plus = _quarter_logit(z_plus[j])
-        f[j, column + Z] = _quarter_logit(evidence.Z[i, j]) if regressed else plus
-        if fast.fresh[j]:
-            f[j, column + Z] = plus
-        f[j, column + Z_PLUS] = plus
-        share = 0.25 * math.log((n + 0.5) / (others + 0.5))
-        f[j, column + SHARE] = min(max(share, least), largest)
-        f[j, column + LAST] = past.last[j]
-        f[j, column + RECENT] = 0.25 * math.log((past.fast[j] + 0.02) / (1.02 - past.fast[j]))
-        f[j, column + LONGER] = past.slow[j]
-
-
-@compiled
-def _log_odds(weights: Weights, f: Vector, j: int) -> float:
-    total = 0.0
-    for c in range(f.shape[1]):
-        total += (weights.w[c] + weights.d[j, c]) * f[j, c]
-    return total
-
-
-@compiled
-def _probability(log_odds: float) -> float:
-    return 1.0 / (1.0 + math.exp(-log_odds))
-
-
-@compiled
-def _solve(A: Vector, g: Vector) -> Vector:
-    """Return A⁻¹g for a small positive definite A, by its Cholesky factor."""
+@inlined
+def _solve(A: Vector, C: Vector, g: Vector) -> None:
+    """Make g A⁻¹g for a small positive definite A, by its Cholesky factor, written into C."""
     m = g.shape[0]
-    C, x = np.empty((m, m)), np.empty(m)
     for i in range(m):
         for j in range(i + 1):
             total = A[i, j]
@@ -321,113 +238,132 @@ def _solve(A: Vector, g: Vector) -> Vector:
     for i in range(m):
         total = g[i]
         for k in range(i):
-            total -= C[i, k] * x[k]
-        x[i] = total / C[i, i]
+            total -= C[i, k] * g[k]
+        g[i] = total / C[i, i]
     for i in range(m - 1, -1, -1):
-        total = x[i]
+        total = g[i]
         for k in range(i + 1, m):
-            total -= C[k, i] * x[k]
-        x[i] = total / C[i, i]
-    return x
+            total -= C[k, i] * g[k]
+        g[i] = total / C[i, i]
 
 
-@compiled
-def _update(weights: Weights, f: Vector, p: Vector, y: Bytes, past: History) -> None:
-    """Take the Newton step of one item with labels ``y`` (q,) of 0, 1 and 2 (not known)."""
-    w, A, d, a = weights
+@inlined
+def _aim(hits: Vector, sizes: Vector, j: int, p: float) -> None:
+    """Count what suggesting label ``j`` from half its F1 on would have brought, by its own p."""
+    says = 1.0 if 2.0 * p * sizes[j] >= hits[j] else 0.0
+    hits[j] = DECAY * hits[j] + ((1.0 - DECAY) * START_F1 * START_SIZE + 2.0 * p * says)
+    sizes[j] = DECAY * sizes[j] + ((1.0 - DECAY) * START_SIZE + p + says)
+
+
+@inlined
+def _update(
+    w: Vector,
+    A: Vector,
+    d: Vector,
+    a: Vector,
+    hits: Vector,
+    hit_sizes: Vector,
+    n: Ints,
+    f: Vector,
+    p: Vector,
+    Y: Bytes,
+    i: int,
+    C: Vector,
+    g: Vector,
+    scaled: Vector,
+) -> None:
+    """Take the Newton step of item ``i`` with labels of 0, 1 and 2 (not known)."""
     q, m = f.shape
     for r in range(m):
         for c in range(m):
             A[r, c] *= DECAY
         A[r, r] += (1.0 - DECAY) * SPREAD
-    g = np.zeros(m)
-    scaled = np.empty(m)
+        g[r] = 0.0
     for j in range(q):
-        if y[j] == UNKNOWN or past.n[j] <= 0:
+        if Y[i, j] == UNKNOWN or n[j] <= 0:
             continue
-        e, h = y[j] - p[j], p[j] * (1.0 - p[j])
-        x, own, deviation = f[j], a[j], d[j]
-        for c in range(m):
-            g[c] += e * x[c]
-            scaled[c] = x[c] / own[c]
-        for r in range(m):
-            row = A[r]
-            for c in range(m):
-                row[c] += h * (x[r] * x[c])  # in this order A stays symmetric to the bit
+        p_j = p[i, j]
+        e, h = Y[i, j] - p_j, p_j * (1.0 - p_j)
         total = 0.0
         for c in range(m):
-            total += x[c] * scaled[c]
+            x = f[j, c]
+            g[c] += e * x
+            scaled[c] = x / a[j, c]
+            total += x * scaled[c]
+        for r in range(m):
+            for c in range(m):
+                A[r, c] += h * (f[j, r] * f[j, c])  # in this order A stays symmetric to the bit
         share = e / (1.0 + h * total)
         for c in range(m):
-            deviation[c] += share * scaled[c]
-            own[c] = DECAY * own[c] + ((1.0 - DECAY) * OWN_SPREAD + h * x[c] * x[c])
-    move = _solve(A, g)
+            d[j, c] += share * scaled[c]
+            a[j, c] = DECAY * a[j, c] + ((1.0 - DECAY) * OWN_SPREAD + h * f[j, c] * f[j, c])
+        _aim(hits, hit_sizes, j, p_j)
+    _solve(A, C, g)
     for c in range(m):
-        w[c] += move[c]
+        w[c] += g[c]
 
 
-@compiled
-def _aim(aims: Aims, p: Vector, y: Bytes, past: History) -> None:
-    """Count what suggesting labels from half their F1 on would have brought, by their own p."""
-    for j in range(len(p)):
-        if y[j] == UNKNOWN or past.n[j] <= 0:
-            continue
-        says = 1.0 if 2.0 * p[j] * aims.sizes[j] >= aims.hits[j] else 0.0
-        aims.hits[j] = DECAY * aims.hits[j] + (
-            (1.0 - DECAY) * START_F1 * START_SIZE + 2.0 * p[j] * says
-        )
-        aims.sizes[j] = DECAY * aims.sizes[j] + ((1.0 - DECAY) * START_SIZE + p[j] + says)
-
-
-@compiled
-def _is_known(y: Bytes) -> bool:
-    """Whether anything is known of an item with labels ``y`` of 0, 1 and 2."""
-    for j in range(y.shape[0]):
-        if y[j] != UNKNOWN:
+@inlined
+def _is_known(Y: Bytes, i: int) -> bool:
+    """Whether anything is known of item ``i`` with labels of 0, 1 and 2."""
+    for j in range(Y.shape[1]):
+        if Y[i, j] != UNKNOWN:
             return True
-    return len(y) == 0
+    return bool(Y.shape[1] == 0)
 
 
-@compiled
-def _absorb(past: History, y: Bytes) -> None:
-    """Add an example with labels ``y`` (q,) of 0, 1 and 2 to the history."""
-    if not _is_known(y):
+@inlined
+def _absorb(
+    n: Ints,
+    missing: Ints,
+    t: Ints,
+    last: Vector,
+    recent: Vector,
+    longer: Vector,
+    Y: Bytes,
+    i: int,
+) -> None:
+    """Add example ``i``, with labels of 0, 1 and 2, to the history, unless nothing is known."""
+    if not _is_known(Y, i):
         return
-    past.t[0] += 1
-    for j in range(y.shape[0]):
-        if y[j] == UNKNOWN:
-            past.missing[j] += 1
+    t[0] += 1
+    for j in range(Y.shape[1]):
+        y = Y[i, j]
+        if y == UNKNOWN:
+            missing[j] += 1
         else:
-            past.n[j] += y[j]
-            past.last[j] = y[j]
-            past.fast[j] += FAST * (y[j] - past.fast[j])
-            past.slow[j] += SLOW * (y[j] - past.slow[j])
+            n[j] += y
+            last[j] = y
+            recent[j] += FAST * (y - recent[j])
+            longer[j] += SLOW * (y - longer[j])
 
 
 @compiled
-def _count(past: History, y: Bytes, sign: int) -> None:
-    """Count an example with labels ``y`` of 0, 1 and 2 once more or once less; no history."""
-    if _is_known(y):
-        past.t[0] += sign
-        for j in range(y.shape[0]):
-            if y[j] == UNKNOWN:
-                past.missing[j] += sign
+def _count(n: Ints, missing: Ints, t: Ints, Y: Bytes, i: int, sign: int) -> None:
+    """Count example ``i``, with labels of 0, 1 and 2, once more or once less; no history."""
+    if _is_known(Y, i):
+        t[0] += sign
+        for j in range(Y.shape[1]):
+            if Y[i, j] == UNKNOWN:
+                missing[j] += sign
             else:
-                past.n[j] += sign * y[j]
+                n[j] += sign * Y[i, j]
 
 
-@compiled
-def _stored_labels(labels: Bytes, known: Bytes, row: int, y: Bytes) -> None:
-    """Unpack the labels of the stored item ``row`` into ``y`` of 0, 1 and 2."""
-    for j in range(y.shape[0]):
+@inner
+def _stored_labels(labels: Bytes, known: Maybe, row: int, y: Bytes) -> None:
+    """Unpack the labels of the stored item ``row`` into ``y`` (1, q) of 0, 1 and 2."""
+    for j in range(y.shape[1]):
         shift = 7 - (j & 7)
-        y[j] = labels[row, j >> 3] >> shift & 1
-        if known.shape[0] and not known[row, j >> 3] >> shift & 1:
-            y[j] = UNKNOWN
+        y[0, j] = labels[row, j >> 3] >> shift & 1
+        if known is not None and not known[row, j >> 3] >> shift & 1:
+            y[0, j] = UNKNOWN
 
 
 @compiled
-def learn_items(
+def pass_items(
+    learning: bool,
+    most: int,
     w: Vector,
     A: Vector,
     d: Vector,
@@ -440,170 +376,165 @@ def learn_items(
     last: Vector,
     recent: Vector,
     longer: Vector,
-    n_behind: Ints,
-    missing_behind: Ints,
-    t_behind: Ints,
-    last_behind: Vector,
-    recent_behind: Vector,
-    longer_behind: Vector,
-    late: Bytes,
-    late_at: Ints,
+    n_behind: Maybe,
+    missing_behind: Maybe,
+    t_behind: Maybe,
+    last_behind: Maybe,
+    recent_behind: Maybe,
+    longer_behind: Maybe,
+    late: Maybe,
+    late_at: Maybe,
     D: Singles,
     added: Vector,
     s: Vector,
-    keys: npt.NDArray[np.int32],
-    slots: npt.NDArray[np.int32],
-    shift: Vector,
-    factor: Vector,
-    counters: Ints,
+    keys: Maybe,
+    slots: Maybe,
+    counters: Maybe,
+    shift: Maybe,
+    factor: Maybe,
     rho: Vector,
+    B: Maybe,
+    B_rows: Maybe,
+    indptr: Maybe,
+    indices: Maybe,
+    data: Maybe,
+    dense: Maybe,
+    coordinates: Maybe,
+    own: Maybe,
+    gain: Vector,
     fresh: Bytes,
-    B: Singles,
-    B_rows: Singles,
     found: Ints,
-    near: Ints,
+    near: Maybe,
     labels: Bytes,
-    known: Bytes,
-    regressed: Vector,
-    indptr: Ints,
-    indices: npt.NDArray[np.int32],
-    data: Singles,
-    dense: Singles,
+    known: Maybe,
+    z: Vector,
     sizes: Ints,
     near_sizes: Ints,
     half_log: Vector,
-    first_kept: Ints,
+    f: Vector,
+    z_plus: Vector,
+    counts: Ints,
+    C: Vector,
+    g: Vector,
+    scaled: Vector,
+    first_kept: Maybe,
+    gone: Maybe,
     Y: Bytes,
     start: int,
-    out: Vector,
-) -> int:
-    """Learn items ``start``, ``start`` + 1, … in order; return where the fast map wants room.
-
-    Arguments are the arrays of :class:`Weights`, :class:`Aims`, of two :class:`History`, now and
-    behind, of :class:`Queue`, :class:`~tagstream.fastmap.FastState` and :class:`Evidence`, one by
-    one: to take them out of named tuples would take three times as long.
-    """
-    weights = Weights(w, A, d, a)
-    aims = Aims(hits, hit_sizes)
-    now = History(n, missing, t, last, recent, longer)
-    behind = History(n_behind, missing_behind, t_behind, last_behind, recent_behind, longer_behind)
-    queue = Queue(late, late_at)
-    fast = FastState(D, added, s, keys, slots, shift, factor, counters, rho, fresh, B, B_rows)
-    inputs = Inputs(indptr, indices, data, dense)
-    evidence = Evidence(found, near, labels, known, regressed, inputs)
-    m, q = len(Y), Y.shape[1]
-    lag = queue.labels.shape[0]
-    f = np.zeros((q, weights.w.shape[0]))
-    z_plus, gone = np.zeros(q), np.zeros(q, np.uint8)
-    for i in range(start, m):
-        if not has_room(fast, evidence.inputs, i):
-            return i
-        y = Y[i]
-        _gather(
-            weights, evidence, i, sizes, near_sizes, sizes[-1], half_log, behind, fast, z_plus, f
-        )
-        for j in range(q):
-            out[i, j] = _probability(_log_odds(weights, f, j)) if behind.n[j] > 0 else 0.0
-        if _is_known(y):
-            _update(weights, f, out[i], y, behind)
-            _aim(aims, out[i], y, behind)
-            if evidence.Z.shape[0]:
-                for j in range(q):
-                    z_plus[j] = 0.0 if y[j] == UNKNOWN else residual(y[j], z_plus[j])
-                step(fast, evidence.inputs, i, z_plus)
-        _absorb(now, y)
-        if lag:
-            at = queue.at[0]
-            if queue.at[1] == lag:
-                _absorb(behind, queue.labels[at])
-            else:
-                queue.at[1] += 1
-            for j in range(q):
-                queue.labels[at, j] = y[j]
-            queue.at[0] = (at + 1) % lag
-        if first_kept.shape[0]:
-            for row in range(first_kept[i], first_kept[i + 1]):
-                _stored_labels(evidence.labels, evidence.known, row, gone)
-                _count(now, gone, -1)
-                if lag:
-                    _count(behind, gone, -1)
-    return m
-
-
-@compiled
-def score_items(
-    w: Vector,
-    A: Vector,
-    d: Vector,
-    a: Vector,
-    n: Ints,
-    missing: Ints,
-    t: Ints,
-    last: Vector,
-    recent: Vector,
-    longer: Vector,
-    D: Singles,
-    added: Vector,
-    s: Vector,
-    keys: npt.NDArray[np.int32],
-    slots: npt.NDArray[np.int32],
-    shift: Vector,
-    factor: Vector,
-    counters: Ints,
-    rho: Vector,
-    fresh: Bytes,
-    B: Singles,
-    B_rows: Singles,
-    found: Ints,
-    near: Ints,
-    labels: Bytes,
-    known: Bytes,
-    regressed: Vector,
-    indptr: Ints,
-    indices: npt.NDArray[np.int32],
-    data: Singles,
-    dense: Singles,
-    sizes: Ints,
-    near_sizes: Ints,
-    half_log: Vector,
     p: Vector,
-    log_odds: Vector,
-    parts: Vector,
-) -> None:
-    """Write the probabilities of all items and, where there is room, what they are made of.
+    log_odds: Maybe,
+    parts: Maybe,
+) -> int:
+    """Write the probabilities of items ``start``, ``start`` + 1, …; if ``learning``, learn them.
 
-    Arguments as for :func:`learn_items`.
+    Return where the fast map wants room, or how many items there are.  No more than ``most``
+    neighbours vote.  Arguments are the arrays of :class:`Weights`, :class:`Aims`, of two
+    :class:`History`, now and behind, of :class:`Queue`, :class:`~tagstream.fastmap.FastState` and
+    :class:`Evidence`, one by one, None for what there is not: what is not there is not compiled,
+    and to take arrays out of named tuples would take three times as long.
     """
-    weights = Weights(w, A, d, a)
-    now = History(n, missing, t, last, recent, longer)
-    fast = FastState(D, added, s, keys, slots, shift, factor, counters, rho, fresh, B, B_rows)
-    inputs = Inputs(indptr, indices, data, dense)
-    evidence = Evidence(found, near, labels, known, regressed, inputs)
-    q = p.shape[1]
-    f, z_plus = np.zeros((q, weights.w.shape[0])), np.zeros(q)
-    column = 1 + sizes.shape[0]
-    # Of very few, the nearest third: if all of them vote, votes tell nothing.
-    most = max(now.t[0] // 3, 1) if now.t[0] < VERY_FEW else sizes[-1]
-    for i in range(p.shape[0]):
-        _gather(weights, evidence, i, sizes, near_sizes, most, half_log, now, fast, z_plus, f)
+    q, m = f.shape
+    votes: Any = np.int64(1)  # for a constant, which 1 is, all would be compiled once more
+    column = votes + sizes.shape[0]
+    regressed = z.shape[0] > 0
+    active = regressed and s.shape[0] > 0
+    n_past, missing_past, t_past = n, missing, t
+    last_past, recent_past, longer_past = last, recent, longer
+    if late is not None:
+        n_past, missing_past, t_past = n_behind, missing_behind, t_behind
+        last_past, recent_past, longer_past = last_behind, recent_behind, longer_behind
+    for i in range(start, p.shape[0]):
+        if indptr is not None and learning and active:
+            need = counters[USED] + indptr[i + 1] - indptr[i]
+            if need > D.shape[0] or 2 * need > keys.shape[0]:
+                return i
+        _count_votes(found, i, labels, known, sizes, most, half_log, counts, f, votes)
+        if near is not None:
+            _count_votes(
+                near, i, labels, known, near_sizes, most, half_log, counts, f, column + N_OTHERS
+            )
+        if regressed:
+            for j in range(q):
+                z_plus[j] = z[i, j]
+            if active:
+                add_correction(
+                    D, keys, slots, shift, factor, B_rows, indptr, indices, data, dense, i,
+                    coordinates, z_plus,
+                )  # fmt: skip
+        # The range in which the weight of the share was learnt: mean ± 3 deviations.  A has what
+        # it takes: the decayed sums of h, of h times the evidence, of h times its square.
+        mean = A[0, column + SHARE] / A[0, 0]
+        deviation = math.sqrt(max(A[column + SHARE, column + SHARE] / A[0, 0] - mean * mean, 0.0))
         for j in range(q):
-            seen = now.n[j] > 0
-            total = _log_odds(weights, f, j) if seen else -np.inf
-            p[i, j] = _probability(total)
-            if parts.shape[0] == 0:
-                continue
-            log_odds[i, j] = total
-            for c in range(f.shape[1] if seen else 0):
-                part = 0  # votes
-                if c == 0 or c == column + SHARE:
-                    part = 3
-                elif c == column + Z:
-                    part = 2 if fast.fresh[j] and evidence.Z.shape[0] else 1
-                elif c == column + Z_PLUS:
-                    part = 2
-                elif column + LAST <= c <= column + LONGER:
-                    part = 4
-                parts[i, j, part] += (weights.w[c] + weights.d[j, c]) * f[j, c]
+            p[i, j] = 0.0
+            if log_odds is not None:
+                log_odds[i, j] = -np.inf
+            n_j = n_past[j]
+            if n_j <= 0:
+                continue  # nobody asks for it
+            others = max(t_past[0] - missing_past[j] - n_j, 0)
+            if not regressed or fresh[j] == BLIND:
+                z_plus[j] = (n_j + 0.5) / (n_j + others + 1.0)
+            f[j, 0] = 1.0
+            f[j, column + Z_PLUS] = f[j, column + Z] = _quarter_logit(z_plus[j])
+            if regressed and not fresh[j]:
+                f[j, column + Z] = _quarter_logit(z[i, j])
+            share = 0.25 * math.log((n_j + 0.5) / (others + 0.5))
+            share = min(max(share, mean - WIDTH * deviation), mean + WIDTH * deviation)
+            f[j, column + SHARE] = share
+            f[j, column + LAST] = last_past[j]
+            f[j, column + RECENT] = 0.25 * math.log(
+                (recent_past[j] + 0.02) / (1.02 - recent_past[j])
+            )
+            f[j, column + LONGER] = longer_past[j]
+            total = 0.0
+            for c in range(m):
+                total += (w[c] + d[j, c]) * f[j, c]
+            p[i, j] = 1.0 / (1.0 + math.exp(-total))
+            if parts is not None:
+                log_odds[i, j] = total
+                for c in range(m):
+                    part = 0  # votes
+                    if c == 0 or c == column + SHARE:
+                        part = 3
+                    elif c == column + Z:
+                        part = 2 if fresh[j] and regressed else 1
+                    elif c == column + Z_PLUS:
+                        part = 2
+                    elif column + LAST <= c <= column + LONGER:
+                        part = 4
+                    parts[i, j, part] += (w[c] + d[j, c]) * f[j, c]
+        if not learning:
+            continue
+        if _is_known(Y, i):
+            _update(w, A, d, a, hits, hit_sizes, n_past, f, p, Y, i, C, g, scaled)
+            if active:
+                for j in range(q):
+                    z_plus[j] = 0.0 if Y[i, j] == UNKNOWN else residual(Y[i, j], z_plus[j])
+                step(
+                    D, added, s, keys, slots, counters, shift, factor, rho, B, indptr, indices,
+                    data, dense, i, coordinates, own, gain, z_plus,
+                )  # fmt: skip
+        _absorb(n, missing, t, last, recent, longer, Y, i)
+        if late is not None:
+            at = late_at[0]
+            if late_at[1] == late.shape[0]:
+                _absorb(
+                    n_behind, missing_behind, t_behind, last_behind, recent_behind, longer_behind,
+                    late, at,
+                )  # fmt: skip
+            else:
+                late_at[1] += 1
+            for j in range(q):
+                late[at, j] = Y[i, j]
+            late_at[0] = (at + 1) % late.shape[0]
+        if first_kept is not None:
+            for row in range(first_kept[i], first_kept[i + 1]):
+                _stored_labels(labels, known, row, gone)
+                _count(n, missing, t, gone, 0, -1)
+                if late is not None:
+                    _count(n_behind, missing_behind, t_behind, gone, 0, -1)
+    return len(p)
 
 
 def start_weights(votes: tuple[int, ...], near: bool, lag: int = 0) -> Vector:
@@ -716,8 +647,8 @@ class Head:
             unsure = np.where((part == UNKNOWN).any(axis=1), UNKNOWN, 0)
             merged[:, j] = np.where((part == 1).any(axis=1), 1, unsure)
         self._queue = Queue(merged, at)
-        for y in merged[: at[1]]:
-            _count(self.behind, y, -1)
+        for i in range(at[1]):
+            _count(*self.behind[:3], merged, i, -1)
 
     def learn(
         self,
@@ -747,15 +678,10 @@ class Head:
         """
         marked = marked_labels(Y, known)
         out = np.empty(Y.shape)
-        kept = np.empty(0, np.int64) if first_kept is None else first_kept
         fast.own()
-        learnt = (*self.weights, *self.aims, *self.now, *self.behind, *self._queue)
-        sizes = (self._sizes, self._near_sizes, self.half_log)
-        rest = (*evidence[:-1], *evidence.inputs, *sizes, kept, marked)
-        done = 0
+        done, gone = 0, None if first_kept is None else np.empty((1, self.n_labels), np.uint8)
         while True:
-            arrays: Any = (*learnt, *fast.state, *rest, done, out)
-            done = learn_items(*arrays)
+            done = self._pass(evidence, fast, first_kept, gone, marked, done, out)
             if done == len(Y):
                 return out
             inputs = evidence.inputs
@@ -764,22 +690,46 @@ class Head:
     def score(self, evidence: Evidence, fast: FastMap) -> Vector:
         """Return the probabilities of m items, (m, q); nothing changes."""
         p = np.empty((len(evidence.found), self.n_labels))
-        self._score(evidence, fast, p, np.empty((0, 0)), np.empty((0, 0, 0)))
+        self._pass(evidence, fast, None, None, None, 0, p)
         return p
 
     def explain(self, evidence: Evidence, fast: FastMap) -> Scores:
         """Return the probabilities of m items with the parts that add up to their log-odds."""
         shape = len(evidence.found), self.n_labels
         scores = Scores(np.empty(shape), np.empty(shape), np.zeros((*shape, len(PARTS))))
-        self._score(evidence, fast, *scores)
+        self._pass(evidence, fast, None, None, None, 0, *scores)
         return scores
 
-    def _score(self, evidence: Evidence, fast: FastMap, *out: Vector) -> None:
+    def _pass(
+        self,
+        evidence: Evidence,
+        fast: FastMap,
+        first_kept: Ints | None,
+        gone: Bytes | None,
+        Y: Bytes | None,
+        start: int,
+        p: Vector,
+        log_odds: Vector | None = None,
+        parts: Vector | None = None,
+    ) -> int:
+        """Score items from ``start`` on and, where there are labels, learn them."""
+        learning, t = Y is not None, int(self.now.t[0])
+        most = self.votes[-1]
+        if not learning and t < VERY_FEW:
+            most = max(t // 3, 1)  # of very few, the nearest third: if all vote, it tells nothing
+        late = self.lag and learning  # predictions are made of what is known now
+        behind = (*self.behind, *self._queue) if late else (None,) * 8
+        found, near, labels, known, Z, inputs = evidence
+        q, m = self.weights.d.shape
         arrays: Any = (
-            *self.weights, *self.now, *fast.state, *evidence[:-1], *evidence.inputs,
-            self._sizes, self._near_sizes, self.half_log, *out,
+            learning, most, *self.weights, *self.aims, *self.now, *behind, *fast.arrays(inputs),
+            fast.state.fresh, found, near if len(near) else None, labels,
+            known if len(known) else None, Z, self._sizes, self._near_sizes, self.half_log,
+            np.zeros((q, m)), np.empty(q), np.empty((2, q), np.int64), np.empty((m, m)),
+            np.empty(m), np.empty(m), first_kept, gone, Y if learning else _NO_LABELS, start, p,
+            log_odds, parts,
         )  # fmt: skip
-        score_items(*arrays)
+        return pass_items(*arrays)
 
     def recount(self, Y: Bytes, sign: int, known: npt.NDArray[np.bool_] | None = None) -> None:
         """Count examples once more (``sign`` = 1) or once less (−1), and learn nothing.
@@ -787,10 +737,11 @@ class Head:
         For a correction: the old labels once less, the new ones once more; for an item that is
         forgotten: once less.
         """
-        for y in marked_labels(Y, known):
-            _count(self.now, y, sign)
+        marked = marked_labels(Y, known)
+        for i in range(len(Y)):
+            _count(*self.now[:3], marked, i, sign)
             if self.lag:
-                _count(self.behind, y, sign)
+                _count(*self.behind[:3], marked, i, sign)
 
     def snapshot(self) -> Head:
         """Return a head that stays as this one is now."""

@@ -9,14 +9,20 @@ a search may *skip* rows by a fast approximate distance, but what it returns is 
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import event
+from numba.core.caching import FunctionCache
+from numba.core.registry import CPUDispatcher
+from numba.core.runtime.nrt import rtsys
+from numba.extending import overload
 
 from tagstream.tiles import AHEAD, LANES, LINE, TOGETHER, above_bulk, above_one, products
 
@@ -27,9 +33,12 @@ __all__ = [
     "compiled_loosely",
     "dense_squares",
     "gather_votes",
+    "inlined",
+    "inner",
     "pack",
     "pair_distance",
     "project_dense",
+    "project_rows",
     "project_sparse",
     "row_squares",
     "scan",
@@ -43,24 +52,66 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 MANY = 16  # rows for which it is worth to lay a matrix out for tiles
+AT_ONCE = 4096  # rows that are converted to another precision at a time
 
 # Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
 # strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
 PRIOR = 1e-6
 
 
+class _Cache(FunctionCache):
+    """Loads compiled functions without all that numba needs to compile others.
+
+    That is done when something is compiled; code that is there wants its memory manager only.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
 def compiled(function: F, **options: Any) -> F:
     """Compile with numba, cached on disk where a cache directory can be written."""
-    try:
-        return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
-    except RuntimeError:  # no cache directory is writable
-        return cast(F, numba.njit(nogil=True, **options)(function))
+    made: Any = numba.njit(nogil=True, **options)(function)
+    if hasattr(made, "_cache"):  # not if numba is told to compile nothing
+        with suppress(RuntimeError):  # no cache directory is writable
+            made._cache = _Cache(function)  # type: ignore[no-untyped-call]
+    return cast(F, made)
 
 
-class _Announcer(event.Listener):
-    """Says why the first call takes so long; loading from the cache is no compilation."""
+class _Inner(CPUDispatcher):
+    """A function that Python cannot call: it lacks the code to do so, and would be lost."""
+
+    def __call__(self, *given: Any) -> Any:
+        raise TypeError(
+            f"{self.py_func.__name__} is for compiled functions; Python may call its py_func"
+        )
+
+
+def inner(function: F) -> F:
+    """Compile what only compiled functions call: without the code by which Python would."""
+    made: Any = compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    if hasattr(made, "_cache"):
+        made.__class__ = _Inner
+    return cast(F, made)
+
+
+def inlined(function: F) -> F:
+    """Compile as a part of each function that calls it; worth it for small ones, called once."""
+    return compiled(function, inline="always")
+
+
+class _Watcher(event.Listener):
+    """Says why the first call takes so long; loading from the cache is no compilation.
+
+    While it lasts no garbage is collected: looking through all of numba's objects again and again
+    takes a tenth of the time, and finds next to nothing.
+    """
 
     said = False
+    depth = 0  # of functions that wait for others
+    collecting = False
 
     def on_start(self, event: Any) -> None:
         dispatcher = event.data["dispatcher"]  # of anyone's function, made in any way
@@ -70,12 +121,19 @@ class _Announcer(event.Listener):
             cached = dispatcher.stats.cache_path is not None
             when = "this once" if cached else "in every process, as no cache can be written"
             logging.getLogger(__name__).warning("compiling kernels, %s: some seconds…", when)
+        if self.depth == 0:
+            self.collecting = gc.isenabled()
+            gc.disable()
+        self.depth += 1
 
     def on_end(self, event: Any) -> None:
-        pass
+        self.depth -= 1
+        if self.depth == 0 and self.collecting:
+            gc.enable()
 
 
-event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
+_WATCHER = _Watcher()
+event.register("numba:compile", _WATCHER)  # type: ignore[no-untyped-call]
 
 
 def compiled_loosely(function: F) -> F:
@@ -84,43 +142,17 @@ def compiled_loosely(function: F) -> F:
 
 
 @compiled
-def project_dense(
+def project_rows(
     X: npt.NDArray[np.floating[Any]],
     W: npt.NDArray[np.floating[Any]],
     c: npt.NDArray[np.floating[Any]],
     out: npt.NDArray[np.floating[Any]],
 ) -> None:
-    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m), in the precision of ``out``.
-
-    Each sum begins with c and adds one feature after the other, in tiles as in the plain loops that
-    few rows are left to.
-    """
-    n, p = X.shape
-    m = W.shape[1]
+    """Do what :func:`project_dense` does in plain loops, for few rows and in compiled code."""
+    p, m = W.shape
     number = out.dtype.type
-    tiled = n if n >= MANY and p else 0
-    if tiled:
-        lanes = LINE // out.itemsize
-        panels = np.zeros((-(-m // lanes), p + 1, lanes), out.dtype)
-        for j in range(m):
-            panels[j // lanes, 0, j % lanes] = c[j]
-        for k in range(p):
-            for j in range(m):
-                panels[j // lanes, k + 1, j % lanes] = W[k, j]
-        together = np.zeros((1, p, TOGETHER), out.dtype)
-        sums = np.empty((TOGETHER, lanes), out.dtype)
-        for i in range(0, tiled, TOGETHER):
-            some = min(TOGETHER, n - i)
-            for r in range(some):
-                for k in range(p):
-                    together[0, k, r] = X[i + r, k]
-            for b in range(panels.shape[0]):
-                products(together, 0, panels, b, sums)
-                for r in range(some):
-                    for j in range(min(lanes, m - b * lanes)):
-                        out[i + r, b * lanes + j] = sums[r, j]
     whole = p - p % 4
-    for i in range(tiled, n):
+    for i in range(out.shape[0]):
         a = out[i]
         for j in range(m):
             a[j] = c[j]
@@ -134,6 +166,59 @@ def project_dense(
             x, w = number(X[i, k]), W[k]
             for j in range(m):
                 a[j] += x * w[j]
+
+
+@compiled
+def _project_tiles(
+    X: npt.NDArray[np.floating[Any]],
+    panels: npt.NDArray[np.floating[Any]],
+    together: npt.NDArray[np.floating[Any]],
+    sums: npt.NDArray[np.floating[Any]],
+    out: npt.NDArray[np.floating[Any]],
+) -> None:
+    n, p = X.shape
+    m, lanes = out.shape[1], panels.shape[2]
+    for i in range(0, n, TOGETHER):
+        some = min(TOGETHER, n - i)
+        for r in range(some):
+            for k in range(p):
+                together[0, k, r] = X[i + r, k]
+        for b in range(panels.shape[0]):
+            products(together, 0, panels, b, sums)
+            for r in range(some):
+                for j in range(min(lanes, m - b * lanes)):
+                    out[i + r, b * lanes + j] = sums[r, j]
+
+
+def project_dense(
+    X: npt.NDArray[np.floating[Any]],
+    W: npt.NDArray[np.floating[Any]],
+    c: npt.NDArray[np.floating[Any]],
+    out: npt.NDArray[np.floating[Any]],
+) -> None:
+    """``out = X W + c`` for X (n, p), W (p, m), c (m,), out (n, m), in the precision of ``out``.
+
+    Each sum begins with c and adds one feature after the other, in tiles as in the plain loops that
+    few rows are left to.
+    """
+    (n, p), m, number = X.shape, W.shape[1], out.dtype
+    if n < MANY or not p or not m:
+        project_rows(np.ascontiguousarray(X, number), W, c, out)
+        return
+    lanes = LINE // number.itemsize
+    lines = np.zeros((p + 1, -(-m // lanes), lanes), number)
+    lines.reshape(p + 1, -1)[0, :m], lines.reshape(p + 1, -1)[1:, :m] = c, W
+    panels = np.ascontiguousarray(lines.transpose(1, 0, 2))
+    together, sums = np.zeros((1, p, TOGETHER), number), np.empty((TOGETHER, lanes), number)
+    for i in range(0, n, AT_ONCE):  # in one precision only: each would be compiled on its own
+        some = np.ascontiguousarray(X[i : i + AT_ONCE], number)
+        _project_tiles(some, panels, together, sums, out[i : i + AT_ONCE])
+
+
+# What is compiled calls it for few rows.
+overload(project_dense)(
+    lambda X, W, c, out: lambda X, W, c, out: project_rows(X, W, c, out)  # noqa: PLW0108
+)
 
 
 @compiled

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.kernels import compiled
+from tagstream.kernels import compiled, inlined
 
 __all__ = [
     "STEPS",
@@ -39,7 +39,6 @@ __all__ = [
     "Round",
     "cubic_step",
     "exact_step",
-    "one_round",
     "play_round",
     "run_rounds",
 ]
@@ -64,7 +63,7 @@ class Round(NamedTuple):
     degenerate: bool
 
 
-@compiled
+@inlined
 def exact_step(
     mu: float, alpha: float, nu: float, beta: float, delta: float, most: float
 ) -> tuple[float, float]:
@@ -104,7 +103,7 @@ def exact_step(
     return (1.0 - r) / (2.0 * mu), r
 
 
-@compiled
+@inlined
 def cubic_step(a: float, b: float, c: float, least: float, most: float) -> float:
     """Return the λ of Eq. (7): the maximum of aλ³ + bλ² + cλ on λ > 0, kept in [least, most].
 
@@ -121,145 +120,6 @@ def cubic_step(a: float, b: float, c: float, least: float, most: float) -> float
         # c / (−b + √…) is (−b − √…)/(3a) without its cancellation.
         beta = c / (-b + root) if -b + root > 0.0 else np.inf
     return min(max(beta, least), most)
-
-
-@compiled
-def _rest(z_i: float, y_i: float, y_nn_i: float, share: float) -> float:
-    """Return an entry of u − (eᵀu/eᵀe) e, the part of u that is orthogonal to e = y_t − y."""
-    return (z_i - y_nn_i) - share * (np.float64(y_i) - np.float64(y_nn_i))
-
-
-@compiled
-def one_round(
-    z: Vector,
-    y: npt.NDArray[Any],
-    y_nn: npt.NDArray[Any],
-    known: npt.NDArray[np.bool_],
-    V: Vector,
-    step: int,
-    linear: bool,
-    step_min: float,
-    step_max: float,
-    work: Vector,
-) -> tuple[float, float, bool]:
-    """Play one round in place; return loss, step and whether it was degenerate.
-
-    ``known`` is of length 0, or says which labels are known of both items: the others are left
-    out of u, w and Δ, so that they pull nothing.  ``work`` is (4, d) of scratch space.  z, y and
-    y_nn may also be coordinates in a reduced label space, real numbers, with Δ = ‖y_t − y‖².
-
-    Axes: e = u − w = y_t − y, of labels 0 and ±1, has length D = √Δ; with ê = e/D and f
-    the direction of the rest of u, u = sê + tf and w = (s − D)ê + tf, so that A, in the basis
-    (ê, f), is [[D(2s − D), Dt], [Dt, 0]].
-    """
-    q, d = V.shape
-    masked = known.shape[0] > 0
-    delta = along = 0.0  # Δ = eᵀe and eᵀu
-    for i in range(q):
-        if y[i] != y_nn[i] and not (masked and not known[i]):
-            gap = np.float64(y[i]) - np.float64(y_nn[i])
-            delta += gap * gap
-            along += (z[i] - y_nn[i]) * gap
-    if delta == 0.0:
-        return 0.0, 0.0, True
-    D = np.sqrt(delta)
-    s = along / D
-    square = 0.0
-    for i in range(q):
-        if not (masked and not known[i]):
-            square += _rest(z[i], y[i], y_nn[i], along / delta) ** 2
-    t = np.sqrt(square)
-    re, rf, pp, pm = work[0], work[1], work[2], work[3]  # Vᵀê, Vᵀf, Vᵀv₊, Vᵀv₋
-    for j in range(d):  # loops: numba takes long over slices
-        re[j] = rf[j] = 0.0
-    for i in range(q):
-        if masked and not known[i]:
-            continue
-        if t > 0.0:
-            f_i = _rest(z[i], y[i], y_nn[i], along / delta) / t
-            for j in range(d):
-                rf[j] += f_i * V[i, j]
-        if y[i] != y_nn[i]:
-            e_i = (np.float64(y[i]) - np.float64(y_nn[i])) / D
-            for j in range(d):
-                re[j] += e_i * V[i, j]
-    kee = kef = kff = 0.0
-    for j in range(d):
-        kee += re[j] * re[j]
-        kef += re[j] * rf[j]
-        kff += rf[j] * rf[j]
-    trace = D * (2.0 * s - D)
-    loss = delta - (trace * kee + 2.0 * D * t * kef)
-    if not loss > 0.0:
-        return 0.0, 0.0, False
-    if not t > TINY * (abs(s) + D):  # u ∥ w
-        return loss, 0.0, True
-    # Eigenvalues: μ₊ + μ₋ = trace, μ₊μ₋ = −(Dt)²; the smaller one by division.
-    cross = D * t
-    spread = np.sqrt(trace * trace + 4.0 * cross * cross)
-    if trace >= 0.0:
-        mu = 0.5 * (trace + spread)
-        nu = cross * (cross / mu)
-    else:
-        nu = 0.5 * (spread - trace)
-        mu = cross * (cross / nu)
-    # Eigenvector of m: (m, Dt).
-    lp = np.hypot(mu, cross)
-    lm = np.hypot(nu, cross)
-    ep, fp, em, fm = mu / lp, cross / lp, -nu / lm, cross / lm
-    alpha = beta = 0.0
-    for j in range(d):
-        pp[j] = ep * re[j] + fp * rf[j]
-        pm[j] = em * re[j] + fm * rf[j]
-        alpha += pp[j] * pp[j]
-        beta += pm[j] * pm[j]
-    if not (alpha > TINY * TINY * (kee + kff) and mu * alpha * LARGEST > 1.0 and loss < LARGEST):
-        return loss, 0.0, True  # nothing of V to scale along v₊
-    if step == 0:
-        lam, r = exact_step(mu, alpha, nu, beta, delta, step_max)
-    else:
-        norm = mu * mu * alpha + nu * nu * beta  # ‖AV‖²
-        if step == 1:
-            # Erratum E2: −4 tr(VᵀA³V), −2‖AV‖², l_t.
-            cube = mu**3 * alpha - nu**3 * beta
-            lam = cubic_step(-4.0 * cube, -2.0 * norm, loss, step_min, step_max)
-        else:
-            # As printed; uᵀA and wᵀA by the coordinates of u and w on v₊ and v₋.
-            up, um = s * ep + t * fp, s * em + t * fm
-            wp, wm = (s - D) * ep + t * fp, (s - D) * em + t * fm
-            uau = uqau = waw = wqaw = 0.0
-            for j in range(d):
-                ua = up * mu * pp[j] - um * nu * pm[j]
-                wa = wp * mu * pp[j] - wm * nu * pm[j]
-                uau += ua * ua
-                waw += wa * wa
-                uqau += (s * re[j] + t * rf[j]) * ua
-                wqaw += ((s - D) * re[j] + t * rf[j]) * wa
-            lam = cubic_step(
-                4.0 * waw - uau, 2.0 * (norm - 2.0 * wqaw + 2.0 * uqau), delta, step_min, step_max
-            )
-        r = 1.0 - 2.0 * lam * mu
-    if linear:
-        gain, shrink = 2.0 * lam * mu, -2.0 * lam * nu
-    else:
-        gain, shrink = (
-            2.0 * lam * mu / r if r != 0.0 else np.inf,
-            -2.0 * lam * nu / (1.0 + 2.0 * lam * nu),
-        )
-    # Without the cap nothing keeps V finite (Erratum E3): a step that would throw it out of
-    # range is not taken.
-    if not gain * gain * alpha + shrink * shrink * beta < LARGEST:
-        return loss, 0.0, True
-    for i in range(q):
-        if masked and not known[i]:
-            continue
-        e_i = (np.float64(y[i]) - np.float64(y_nn[i])) / D
-        f_i = _rest(z[i], y[i], y_nn[i], along / delta) / t
-        left = gain * (ep * e_i + fp * f_i)
-        right = shrink * (em * e_i + fm * f_i)
-        for j in range(d):
-            V[i, j] += left * pp[j] + right * pm[j]
-    return loss, lam, False
 
 
 @compiled
@@ -280,19 +140,131 @@ def run_rounds(
 ) -> None:
     """Play the rounds of a block in order, changing V (q, d) in place.
 
-    Z, Y and Y_nn are (n, q); ``known`` is (n, q), or (0, 0) when all is known; ``lonely`` marks
-    items without a neighbour, which have no round.  The last three arrays, (n,), are results.
+    Z, Y and Y_nn are (n, q); ``known`` is (n, q), or (0, 0) when all is known, and says which
+    labels are known of both items: the others are left out of u, w and Δ, so that they pull
+    nothing.  ``lonely`` marks items without a neighbour, which have no round.  The last three
+    arrays, (n,), are results.  Z, Y and Y_nn may also be coordinates in a reduced label space, real
+    numbers, with Δ = ‖y_t − y‖².
+
+    Axes: e = u − w = y_t − y, of labels 0 and ±1, has length D = √Δ; with ê = e/D and f
+    the direction of the rest of u, u = sê + tf and w = (s − D)ê + tf, so that A, in the basis
+    (ê, f), is [[D(2s − D), Dt], [Dt, 0]].
     """
-    work = np.empty((4, V.shape[1]))
-    everything = np.empty(0, np.bool_)
-    for t in range(Z.shape[0]):
-        if lonely[t]:
-            losses[t], steps[t], degenerate[t] = 0.0, 0.0, False
+    q, d = V.shape
+    e, f = np.empty(q), np.empty(q)
+    re, rf, pp, pm = np.empty(d), np.empty(d), np.empty(d), np.empty(d)  # Vᵀê, Vᵀf, Vᵀv₊, Vᵀv₋
+    masked = known.shape[0] > 0
+    for n in range(Z.shape[0]):
+        losses[n], steps[n], degenerate[n] = 0.0, 0.0, False
+        if lonely[n]:
             continue
-        mask = known[t] if known.shape[0] else everything
-        losses[t], steps[t], degenerate[t] = one_round(
-            Z[t], Y[t], Y_nn[t], mask, V, step, linear, step_min, step_max, work
-        )
+        delta = along = 0.0  # Δ = eᵀe and eᵀu
+        for i in range(q):
+            gap: Any = np.float64(Y[n, i]) - np.float64(Y_nn[n, i])
+            if masked and not known[n, i]:
+                gap = 0.0
+            e[i] = gap
+            delta += gap * gap
+            along += (Z[n, i] - Y_nn[n, i]) * gap
+        if delta == 0.0:
+            degenerate[n] = True
+            continue
+        D = np.sqrt(delta)
+        s = along / D
+        square = 0.0
+        for i in range(q):
+            rest: Any = (Z[n, i] - Y_nn[n, i]) - along / delta * e[i]  # of u, orthogonal to e
+            if masked and not known[n, i]:
+                rest = 0.0
+            f[i] = rest
+            square += rest * rest
+        t = np.sqrt(square)
+        for j in range(d):  # loops: numba takes long over slices
+            re[j] = rf[j] = 0.0
+        for i in range(q):
+            e[i] /= D
+            f[i] = f[i] / t if t > 0.0 else 0.0
+            for j in range(d):
+                rf[j] += f[i] * V[i, j]
+            if e[i] != 0.0:
+                for j in range(d):
+                    re[j] += e[i] * V[i, j]
+        kee = kef = kff = 0.0
+        for j in range(d):
+            kee += re[j] * re[j]
+            kef += re[j] * rf[j]
+            kff += rf[j] * rf[j]
+        trace = D * (2.0 * s - D)
+        loss = delta - (trace * kee + 2.0 * D * t * kef)
+        if not loss > 0.0:
+            continue
+        losses[n] = loss
+        degenerate[n] = True  # unless V moves
+        if not t > TINY * (abs(s) + D):  # u ∥ w
+            continue
+        # Eigenvalues: μ₊ + μ₋ = trace, μ₊μ₋ = −(Dt)²; the smaller one by division.
+        cross = D * t
+        spread = np.sqrt(trace * trace + 4.0 * cross * cross)
+        if trace >= 0.0:
+            mu = 0.5 * (trace + spread)
+            nu = cross * (cross / mu)
+        else:
+            nu = 0.5 * (spread - trace)
+            mu = cross * (cross / nu)
+        # Eigenvector of m: (m, Dt).
+        lp = np.hypot(mu, cross)
+        lm = np.hypot(nu, cross)
+        ep, fp, em, fm = mu / lp, cross / lp, -nu / lm, cross / lm
+        alpha = beta = 0.0
+        for j in range(d):
+            pp[j] = ep * re[j] + fp * rf[j]
+            pm[j] = em * re[j] + fm * rf[j]
+            alpha += pp[j] * pp[j]
+            beta += pm[j] * pm[j]
+        if not (
+            alpha > TINY * TINY * (kee + kff) and mu * alpha * LARGEST > 1.0 and loss < LARGEST
+        ):
+            continue  # nothing of V to scale along v₊
+        if step == 0:
+            lam, r = exact_step(mu, alpha, nu, beta, delta, step_max)
+        else:
+            norm = mu * mu * alpha + nu * nu * beta  # ‖AV‖²
+            if step == 1:
+                # Erratum E2: −4 tr(VᵀA³V), −2‖AV‖², l_t.
+                cube = mu**3 * alpha - nu**3 * beta
+                a, b, c = -4.0 * cube, -2.0 * norm, loss
+            else:
+                # As printed; uᵀA and wᵀA by the coordinates of u and w on v₊ and v₋.
+                up, um = s * ep + t * fp, s * em + t * fm
+                wp, wm = (s - D) * ep + t * fp, (s - D) * em + t * fm
+                uau = uqau = waw = wqaw = 0.0
+                for j in range(d):
+                    ua = up * mu * pp[j] - um * nu * pm[j]
+                    wa = wp * mu * pp[j] - wm * nu * pm[j]
+                    uau += ua * ua
+                    waw += wa * wa
+                    uqau += (s * re[j] + t * rf[j]) * ua
+                    wqaw += ((s - D) * re[j] + t * rf[j]) * wa
+                a, b, c = 4.0 * waw - uau, 2.0 * (norm - 2.0 * wqaw + 2.0 * uqau), delta
+            lam = cubic_step(a, b, c, step_min, step_max)
+            r = 1.0 - 2.0 * lam * mu
+        if linear:
+            gain, shrink = 2.0 * lam * mu, -2.0 * lam * nu
+        else:
+            gain = 2.0 * lam * mu / r if r != 0.0 else np.inf
+            shrink = -2.0 * lam * nu / (1.0 + 2.0 * lam * nu)
+        # Without the cap nothing keeps V finite (Erratum E3): a step that would throw it out of
+        # range is not taken.
+        if not gain * gain * alpha + shrink * shrink * beta < LARGEST:
+            continue
+        for i in range(q):
+            if masked and not known[n, i]:
+                continue
+            left = gain * (ep * e[i] + fp * f[i])
+            right = shrink * (em * e[i] + fm * f[i])
+            for j in range(d):
+                V[i, j] += left * pp[j] + right * pm[j]
+        steps[n], degenerate[n] = lam, False
 
 
 def play_round(
@@ -322,16 +294,10 @@ def play_round(
     True
     """
     V = np.array(V, np.float64, order="C")
-    loss, lam, degenerate = one_round(
-        np.asarray(z, np.float64),
-        np.asarray(y, np.uint8),
-        np.asarray(y_nn, np.uint8),
-        np.empty(0, np.bool_),
-        V,
-        STEPS.index(step),
-        update == "linear",
-        step_min,
-        step_max,
-        np.empty((4, V.shape[1])),
-    )
-    return V, Round(loss, lam, degenerate)
+    losses, steps, degenerate = np.empty(1), np.empty(1), np.empty(1, np.bool_)
+    run_rounds(
+        np.array([z], np.float64), np.array([y], np.uint8), np.array([y_nn], np.uint8),
+        np.empty((0, 0), np.bool_), np.zeros(1, np.bool_), V, STEPS.index(step),
+        update == "linear", float(step_min), float(step_max), losses, steps, degenerate,
+    )  # fmt: skip
+    return V, Round(float(losses[0]), float(steps[0]), bool(degenerate[0]))
