@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
-from tagstream import KNN
+from checks import assert_same_state
+from tagstream import KNN, base
 from tagstream.checks import check_choice, check_number, check_rows
 
 X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
@@ -395,3 +396,49 @@ def test_names_of_labels_may_be_anything_hashable(names):
     assert set(model.classes_.tolist()) == set(names)
     assert not any(isinstance(name, float) for name in model.classes_.tolist())
     assert model.predict_sets(X[:3]) == [{names[0]}, {names[1]}, set(names)]
+
+
+NAMED = [
+    {"a"}, frozenset({"b", "a"}), ["b"], ("a", "b"), set(), [], {np.str_("b")}, {"new"},
+    ["b", "later"], [np.str_("a")], None, {"a", "new"},
+]  # fmt: skip
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("how", ["learn_one", "learn_rows"])
+def test_names_of_one_item_are_read_as_those_of_many(how, sparse):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(len(NAMED) + 5, 4))
+    made = []
+    for short in (True, False):
+        model = KNN(2).partial_fit(
+            sp.csr_matrix(X[:5]) if sparse else X[:5], [{"a"}, {"b"}] + [{"a"}] * 3
+        )
+        if not short:
+            model._fast_labels = lambda y: None
+        for x, y in zip(X[5:], NAMED, strict=True):
+            row = sp.csr_matrix(x[None]) if sparse else x[None]
+            if how == "learn_rows":
+                model.learn_rows(row, [y], None, [str(y)])
+            else:
+                model.learn_one(row if sparse else x, y, id=str(y))
+        made.append(model)
+    assert made[0].classes_.tolist() == ["a", "b", "new", "later"]
+    assert_same_state(made[0].to_state(), made[1].to_state())
+
+
+def test_names_are_looked_up_anew_when_they_change():
+    model = KNN(1).partial_fit([[0.0], [1.0]], [{"a"}, {"b"}]).learn_one(np.array([2.0]), {"a"})
+    model.rename_label("a", "c")
+    model.learn_one(np.array([3.0]), {"a"}).learn_one(np.array([4.0]), {"c"})
+    assert model.classes_.tolist() == ["c", "b", "a"]
+    assert model.predict_sets([[2.0], [3.0], [4.0]]) == [{"c"}, {"a"}, {"c"}]
+
+
+def test_names_of_one_item_are_read_without_the_reader_of_many(monkeypatch):
+    model = KNN(1).partial_fit([[0.0], [1.0]], [{"a"}, {"b"}])
+    monkeypatch.setattr(base, "read_labels", None)
+    model.learn_one(np.array([2.0]), {"a"}).learn_rows(np.array([[3.0]]), [{"b"}])
+    assert model.predict_sets([[2.0], [3.0]]) == [{"a"}, {"b"}]
+    assert model.n_seen_ == 4

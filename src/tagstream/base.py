@@ -62,6 +62,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     n_seen_: int
 
     _checked: tuple[Any, ...] = ()  # the parameters as they were when they were last checked
+    _columns: tuple[Any, dict[Hashable, int]] = (None, {})  # of the names in some ``classes_``
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Give every model its lock, however it is made."""
@@ -175,6 +176,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _go_on(self, rows: Rows, Y: Any, classes: Any, ids: Sequence[Hashable] | None) -> None:
         """Learn checked rows after others."""
         rows = self._as_stored(rows)
+        if rows.shape[0] == 1 and classes is None and type(Y) is list and len(Y) == 1:
+            labels = self._fast_labels(Y[0])
+            if labels is not None:
+                self._learn(rows, labels, ids)
+                self.n_seen_ += 1
+                return
         batch = self._read_batch(rows, Y, classes, self.classes_.tolist())
         if batch.single != self._single:
             form = "a 1-D y" if self._single else "a label matrix or label sets"
@@ -437,12 +444,34 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return x.reshape(1, -1)
 
     def _fast_labels(self, y: Any) -> Labels | None:
-        if type(y) is not np.ndarray or y.dtype != np.uint8 or self._single:
+        """Return plain labels of one item, (1, q); None sends the caller to their reader."""
+        if self._single:
+            return None
+        if type(y) is not np.ndarray:
+            return self._fast_names(y)
+        if y.dtype != np.uint8 or y.shape != self.classes_.shape:
             return None
         # Taking all 0 and 1 out of the bytes costs a fifth of looking for the largest.
-        if y.shape != self.classes_.shape or y.tobytes().translate(None, b"\0\1"):
+        if y.tobytes().translate(None, b"\0\1"):
             return None
         return Labels(y.reshape(1, -1), None)
+
+    def _fast_names(self, y: Any) -> Labels | None:
+        """Return the labels of an item that has them by name, if none of them is new."""
+        names = type(y) in (set, frozenset) or (type(y) in (list, tuple) and _are_texts(y))
+        if not names or not len(self.classes_):
+            return None
+        known, columns = self._columns
+        if known is not self.classes_:
+            columns = {name: j for j, name in enumerate(self.classes_.tolist())}
+            self._columns = self.classes_, columns
+        values = np.zeros((1, len(self.classes_)), np.uint8)
+        for name in y:
+            j = columns.get(name)
+            if j is None:
+                return None
+            values[0, j] = 1
+        return Labels(values, None)
 
     # ------------------------------------------------------------------ state as plain values
     def to_state(self) -> dict[str, Any]:
@@ -562,6 +591,11 @@ def check_ids(ids: Sequence[Hashable], n: int) -> list[Hashable]:
 
 def _plain_param(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _are_texts(names: Sequence[Any]) -> bool:
+    """Whether a list is one of names, and not of zeros and ones."""
+    return len(names) > 0 and all(type(name) is str for name in names)
 
 
 def _one_row(x: Any) -> Any:
