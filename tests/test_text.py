@@ -189,6 +189,22 @@ def test_version_1_never_changes():
     np.testing.assert_allclose(X[0].data, [-b, -b, a, -b, b, -b, -b, -b, a], atol=1e-6)
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 16, 17, 130, 1000, 40_000])
+@pytest.mark.parametrize("kind", ["even", "few", "crowded", "falling"])
+def test_hashes_are_sorted_whether_they_are_spread_evenly_or_not(n, kind):
+    rng = np.random.default_rng(n)
+    hashes = rng.integers(2**64, size=n, dtype=np.uint64)
+    if kind == "few":
+        hashes = rng.choice(hashes[:5], n) if n else hashes
+    elif kind == "crowded":  # the same leading bits
+        hashes >>= np.uint64(30)
+    elif kind == "falling":
+        hashes = np.sort(hashes)[::-1].copy()
+    expected = np.sort(hashes)
+    scanner._sort(hashes, np.full(n + n // 2 + 2, 99, np.uint64))
+    np.testing.assert_array_equal(hashes, expected)
+
+
 def test_a_word_that_is_repeated_counts_by_its_logarithm():
     tokens, _ = reference.text_features("😂 😂 😂 b")
     assert tokens == {"😂": 3, "b": 1}

@@ -370,11 +370,20 @@ class Smoother:
 
     def fitted(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
         """Return H, the fitted values, and the left-out predictions of all examples."""
-        shrink = self._values / (self._values + max(ridge, 1e-300))
-        H = (self._U * shrink) @ self._U.T + 1 / len(self._T)
-        fitted = self._U @ (shrink[:, None] * self._C)
+        return self._shrunk(ridge, self._U, self._C, self._T)
+
+    def _shrunk(self, ridge: float, U: Any, C: Any, T: Any) -> tuple[Matrix, Matrix, Matrix]:
+        """Return what is asked for by H = U diag(Λ/(Λ + ρ))Uᵀ + 11ᵀ/n."""
+        shrink = (self._values / (self._values + max(ridge, 1e-300))).astype(U.dtype)
+        H = (U * shrink) @ U.T
+        H += U.dtype.type(1 / len(T))
+        fitted = U @ (shrink[:, None] * C)
         own = np.minimum(np.diag(H), 1 - 1e-6)
-        return H, fitted, self._T - (self._T - fitted) / (1 - own)[:, None]
+        return H, fitted, T - (T - fitted) / (1 - own)[:, None]
+
+    @cached_property
+    def _singles(self) -> tuple[Any, ...]:
+        return tuple(one.astype(np.float32) for one in (self._U, self._C, self._T))
 
     def left_out_distances(self, ridge: float) -> Matrix:
         """Return how far example i, left out, is from the others, squared, up to a term of row i.
@@ -393,7 +402,10 @@ class Smoother:
         return out
 
     def _fitted_for_votes(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
-        return self.fitted(ridge)
+        """Return the same in single precision, where the ridge is strong enough."""
+        if len(self._T) < SMALL or ridge < SINGLE_WEAKEST * float(self._values.sum()):
+            return self.fitted(ridge)
+        return self._shrunk(ridge, *self._singles)
 
 
 class _Direct(Smoother):

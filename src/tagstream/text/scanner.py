@@ -68,6 +68,7 @@ _TAGS, _TAGS_END = 0xE0000, 0xE1000  # tag characters and variation selectors
 
 _SEEDS = np.array([0x2545F4914F6CDD1D, 0x9FB21C651E98DF25], dtype=np.uint64)  # tokens, n-grams
 _SPACE = np.uint32(32)
+_STEPS = 32  # by which a hash may be away from its place, on average
 _SLICE = 1 << 20  # code points that are scanned in one go, which bounds the working memory
 
 
@@ -216,9 +217,73 @@ def _hash_features(
 
 
 @compiled
-def _weigh(hashes: npt.NDArray[np.uint64], values: npt.NDArray[np.float64]) -> int:
+def _sort_anything(hashes: npt.NDArray[np.uint64]) -> None:
+    """Sort hashes by a heap, which takes n log n steps whatever they are."""
+    n = hashes.shape[0]
+    for step in range(n // 2 + n):
+        # First every parent is made the largest of its family, then the largest goes to the end.
+        end = n if step < n // 2 else n - 1 - (step - n // 2)
+        root = n // 2 - 1 - step if step < n // 2 else 0
+        if step >= n // 2:
+            hashes[0], hashes[end] = hashes[end], hashes[0]
+        h = hashes[root]
+        child = 2 * root + 1
+        while child < end:
+            if child + 1 < end and hashes[child + 1] > hashes[child]:
+                child += 1
+            if hashes[child] <= h:
+                break
+            hashes[root] = hashes[child]
+            root, child = child, 2 * child + 1
+        hashes[root] = h
+
+
+@compiled
+def _sort(hashes: npt.NDArray[np.uint64], spare: npt.NDArray[np.uint64]) -> None:
+    """Sort n hashes; ``spare`` has room for n and a half, and for two more.
+
+    They are spread evenly, so that by some leading bits each comes near to where it belongs, and is
+    a few steps away.  If they are many more, someone has chosen them so.
+    """
+    n, bits = hashes.shape[0], 1
+    while 4 << bits <= n:
+        bits += 1
+    shift, size = np.uint64(64 - bits), 1 << bits
+    starts, rough = spare[:size], spare[size:]
+    for i in range(size):
+        starts[i] = 0
+    for i in range(n):
+        starts[hashes[i] >> shift] += np.uint64(1)
+    total = np.uint64(0)
+    for i in range(size):
+        starts[i], total = total, total + starts[i]
+    for i in range(n):
+        bucket = hashes[i] >> shift
+        rough[starts[bucket]] = hashes[i]
+        starts[bucket] += np.uint64(1)
+    steps = 0
+    for i in range(n):
+        h, j = rough[i], i
+        while j > 0 and hashes[j - 1] > h:
+            hashes[j] = hashes[j - 1]
+            j -= 1
+        hashes[j] = h
+        steps += i - j
+        if steps > _STEPS * n:
+            for k in range(i + 1, n):
+                hashes[k] = rough[k]
+            _sort_anything(hashes)
+            return
+
+
+@compiled
+def _weigh(
+    hashes: npt.NDArray[np.uint64],
+    values: npt.NDArray[np.float64],
+    spare: npt.NDArray[np.uint64],
+) -> int:
     """Sort hashes and keep each once; write the values of the block; return how many."""
-    hashes.sort()
+    _sort(hashes, spare)
     n = i = 0
     square = 0.0
     while i < hashes.shape[0]:
@@ -290,14 +355,16 @@ def _scan(
     width = longest - 2 if longest > 3 else 2
     tokens, token_values = np.empty(size, np.uint64), np.empty(size)
     grams, gram_values = np.empty(width * size, np.uint64), np.empty(width * size)
-    sums = np.empty((width + 1) * size)
+    sums = np.empty((width + 2) * size + 2)
+    spare = sums.view(np.uint64)  # until there are sums
     data = np.empty((width + 1) * text.shape[0], np.float32)
     indices = np.empty((width + 1) * text.shape[0], np.int32)
     indptr = np.zeros(m + 1, np.int64)
     for i in range(m):
         n = _classify(text[bounds[i] : bounds[i + 1]], table, codes, classes, places)
         a, b = _hash_features(codes, classes, n, longest, tokens, grams)
-        a, b = _weigh(tokens[:a], token_values), _weigh(grams[:b], gram_values)
+        a = _weigh(tokens[:a], token_values, spare)
+        b = _weigh(grams[:b], gram_values, spare)
         first = indptr[i]
         n = _merge(tokens[:a], token_values, grams[:b], gram_values, p, indices[first:], sums)
         square = 0.0
