@@ -174,6 +174,17 @@ def nearest(rows, query, k, lo=0, hi=None):
     return [d for d, _ in ranked], [i for _, i in ranked]
 
 
+def halved(rows, points, size):
+    """Return groups of ``size`` rows: halves of halves, each in the direction they vary most in."""
+    rows = list(rows)
+    if len(rows) <= size:
+        return {frozenset(rows)}
+    widest = int(np.argmax(points[rows].astype(float).var(axis=0)))
+    rows.sort(key=lambda row: points[row, widest])
+    middle = len(rows) // size // 2 * size
+    return halved(rows[:middle], points, size) | halved(rows[middle:], points, size)
+
+
 def votes(positions, Y, known=None):
     """Share of each label among the voters that know it, 0 where nobody knows."""
     out = np.zeros(Y.shape[1])

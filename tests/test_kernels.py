@@ -168,6 +168,68 @@ def test_scan_respects_each_querys_own_bounds():
         assert best[i].tolist() == distances + [np.inf] * (4 - found)
 
 
+@pytest.mark.parametrize("skip", [0, 3])
+def test_a_first_look_sees_only_what_all_queries_of_a_tile_see(skip):
+    rng = np.random.default_rng(11)
+    codes = rng.normal(size=(600, 4)).astype(np.float32)
+    hi = 300 + np.arange(60)
+    lo = hi - 250
+    queries = codes[hi]
+    codes[500:] = queries[0]  # nobody sees these, nor itself
+    codes[:50] = queries[0]
+    best, rows = scanned(codes, queries, 5, skip=skip, lo=lo, hi=hi)
+    for i, query in enumerate(queries):
+        distances, positions = slow.nearest(codes, query, 5, lo[i], hi[i])
+        assert rows[i].tolist() == positions
+        assert best[i].tolist() == distances
+
+
+@pytest.mark.parametrize("k", [1, 5, 29, 40])
+def test_a_number_that_k_values_do_not_exceed_is_hardly_more_than_the_kth(k):
+    rng = np.random.default_rng(12)
+    for values in (rng.normal(size=40), rng.integers(0, 3, 40), np.full(40, 7), 1e30 * np.ones(40)):
+        values = values.astype(np.float32)
+        bound, kth = kernels._at_least(values, 40, k), np.sort(values)[k - 1]
+        assert kth <= bound <= kth + 2.0**-11 * np.ptp(values)
+
+
+@pytest.mark.parametrize("n", [64, 192, 256])
+def test_groups_are_halves_of_halves_in_the_widest_direction(n):
+    rng = np.random.default_rng(13)
+    points = (rng.normal(size=(n, 3)) * [1, 5, 2]).astype(np.float32)
+    order = np.empty(n, np.int32)
+    kernels.group_rows(points, order)
+    groups = {frozenset(group) for group in order.reshape(-1, 64).tolist()}
+    assert groups == slow.halved(range(n), points, 64)
+
+
+def test_rows_that_are_equal_are_grouped_all_the_same():
+    order = np.empty(4096, np.int32)
+    kernels.group_rows(np.ones((4096, 2), np.float32), order)
+    assert sorted(order) == list(range(4096))
+
+
+@pytest.mark.parametrize("far", [0, 1e6])
+def test_shadows_are_not_farther_apart_than_rows_but_for_their_slack(far):
+    rng = np.random.default_rng(14)
+    n, d, r = 40, 30, 6
+    rows = (far + rng.normal(size=(n, d))).astype(np.float32)
+    turn = np.linalg.qr(rng.normal(size=(d, r)))[0]
+    axes = np.vstack([turn, -rows.mean(axis=0) @ turn])
+    shadows, slack = np.empty((n, r), np.float32), np.empty(n, np.float32)
+    kernels.cast_shadows(rows, axes, shadows, slack)
+    np.testing.assert_allclose(shadows, rows @ axes[:d] + axes[d], atol=1e-8 * (far + 1) + 1e-6)
+    wide = rows.astype(float)
+    expected = 2.0**-20 * ((wide**2).sum(axis=1) + (axes[d] ** 2).sum())
+    np.testing.assert_allclose(slack, expected, rtol=1e-6)
+    room = (shadows.astype(float) ** 2).sum(axis=1) + slack
+    for i in range(n):
+        for j in range(i):
+            apart = slow.squared_distance(shadows[i], shadows[j])
+            error = (r + 8) * 2.0**-22 * (room[i] + room[j])
+            assert apart <= slow.squared_distance(rows[i], rows[j]) + error
+
+
 @pytest.mark.parametrize("n", [1, 16, 60, 200])
 @pytest.mark.parametrize("far", [0, 1000])
 def test_all_ways_to_scan_find_the_same(n, far):
@@ -196,7 +258,8 @@ def test_scan_is_exact_far_from_the_origin_by_the_room_it_leaves_for_errors():
     found = []
     for some in (panels, careless):
         best, rows = np.full((13, 5), np.inf), np.full((13, 5), -1, np.int64)
-        kernels.scan(codes, some, 0, queries, np.zeros(13, int), np.full(13, 200), best, rows)
+        every = np.zeros(13, int), np.full(13, 200)
+        kernels.scan(codes, some, 0, queries, *every, best, rows)
         found.append(rows.tolist())
     assert found[0] == expected
     assert found[1] != expected  # that room is what makes it exact

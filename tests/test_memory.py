@@ -239,6 +239,184 @@ def test_copies_are_returned_oldest_first():
         assert found.tolist() == [[0, 1, 2, 3]]
 
 
+# ---------------------------------------------------------------------- groups
+
+
+@pytest.fixture
+def grouped(monkeypatch):
+    """Make groups of 64 rows already, whichever they are."""
+    for name, value in (("GROUPED", 64), ("IN_BOX", 0), ("IN_SHADOW", 0)):
+        monkeypatch.setattr(memory, name, value)
+
+
+def replaced_rows(X):
+    """Rows that are searched in groups, if they are enough."""
+    rows = DenseRows(X.shape[1])
+    rows.replace(np.array(X, np.float32))
+    return rows
+
+
+def assert_finds(rows, X, queries, k, lo=None, hi=None):
+    """The nearest rows are those of the double loop, asked for together and one by one."""
+    distances, found = rows.search(queries, k, lo, hi)
+    for i, query in enumerate(queries):
+        part = slice(i, i + 1)
+        seen = (0, None) if lo is None else (lo[i], hi[i])
+        best, positions = slow.nearest(X, query, k, *seen)
+        rest = k - len(positions)
+        alone = rows.search(queries[part], k, *(() if lo is None else (lo[part], hi[part])))
+        for one, at in ((distances[i], found[i]), (alone[0][0], alone[1][0])):
+            assert at.tolist() == positions + [-1] * rest
+            assert one.tolist() == best + [np.inf] * rest
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("k", [1, 7, 100])
+@pytest.mark.parametrize("d", [1, 3, 20])
+def test_search_in_groups_equals_the_double_loop_ties_by_age(grouped, d, k):
+    rng = np.random.default_rng(20)
+    X, queries = grid(rng, 330, d), grid(rng, 20, d)
+    rows = replaced_rows(X[:300])
+    assert len(rows.groups.order) == 256
+    rows.append(X[300:])
+    assert_finds(rows, X, queries, k)
+    hi = rng.integers(0, 331, 20)
+    assert_finds(rows, X, queries, k, np.minimum(rng.integers(0, 331, 20), hi), hi)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("far", [0, 1e6])
+@pytest.mark.parametrize("size", [1e-22, 1e-19, 1.0, 1e15])
+@pytest.mark.parametrize("d", [4, 40])
+def test_search_in_groups_is_exact_far_from_the_origin_and_where_single_precision_ends(
+    grouped, far, size, d
+):
+    rng = np.random.default_rng(21)
+    shape = 10.0 ** -np.arange(d)  # most directions are not in the shadow
+    draw = [far + rng.normal(size=(n, d)) * np.maximum(shape, 1e-4) for n in (500, 12)]
+    X, queries = ((size / max(far, 1) * x).astype(np.float32) for x in draw)
+    X[::7] *= np.float32(1e-6)  # rows of very different length
+    queries[:4] = X[:4]
+    assert_finds(replaced_rows(X), X, queries, 6)
+
+
+@pytest.mark.exact
+def test_rows_that_differ_in_no_direction_of_their_shadows_are_told_apart(grouped):
+    rng = np.random.default_rng(22)
+    X = np.zeros((400, 30), np.float32)
+    X[:, 0] = 1000 * rng.integers(0, 2, 400)
+    X[:, 1:] = 1e-3 * rng.normal(size=(400, 29))
+    rows = replaced_rows(X)
+    assert rows.groups.axes.shape[1] == 1
+    assert_finds(rows, X, X[:12] + np.float32(1e-4), 5)
+
+
+@pytest.mark.parametrize("spoil", [False, True])
+def test_shadows_that_were_longer_than_rows_would_not_do(grouped, monkeypatch, spoil):
+    rng = np.random.default_rng(23)
+    X, queries = (rng.normal(size=(n, 5)).astype(np.float32) for n in (500, 20))
+    if spoil:
+        axes_of = memory._axes_of
+        monkeypatch.setattr(memory, "_axes_of", lambda rows: 1.5 * axes_of(rows))
+    found = replaced_rows(X).search(queries, 9)[1].tolist()
+    assert (found == [slow.nearest(X, query, 9)[1] for query in queries]) is not spoil
+
+
+@pytest.mark.exact
+def test_a_neighbour_in_the_next_group_is_found_by_the_room_for_errors(grouped):
+    # Shadows lie at about 2000 and are rounded to 12e-5; neighbours are 6e-5 apart.
+    step = np.float32(2.0**-14)
+    X = np.concatenate([1000 + step * np.arange(640), np.linspace(-3000, -2990, 640)])
+    X = np.random.default_rng(27).permutation(X.astype(np.float32))[:, None]
+    queries = (1000 + step * np.arange(100, 540)).astype(np.float32)[:, None]
+    assert_finds(replaced_rows(X), X, queries, 2)
+
+
+def test_a_search_does_not_look_at_groups_that_are_far(grouped):
+    rng = np.random.default_rng(24)
+    X = np.repeat([[0.0, 0], [0, 100], [100, 0], [100, 100]], 64, axis=0)[rng.permutation(256)]
+    X = (X + rng.random((256, 2))).astype(np.float32)
+    rows = replaced_rows(X)
+    groups = rows.groups
+    queries = rng.random((15, 2)).astype(np.float32)
+    expected = rows.search(queries, 10)
+    near = groups.order[:64][:1]
+    for g in range(4):  # whoever looked there would find what is not there
+        if X[groups.order[64 * g]].max() > 50:
+            groups.panels[4 * g : 4 * g + 4, 0] = np.inf
+            groups.order[64 * g : 64 * g + 64] = near
+    for a, b in zip(rows.search(queries, 10), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(rows.search(queries[:1], 10), expected, strict=True):
+        np.testing.assert_array_equal(a[0], b[0])
+
+
+def test_rows_are_grouped_if_they_vary_in_few_directions():
+    rng = np.random.default_rng(28)
+    for scale, there in ((np.ones(30), False), (0.5 ** np.arange(30), True)):
+        rows = replaced_rows(rng.normal(size=(memory.GROUPED, 30)) * scale)
+        assert (rows.groups is not None) is there
+        rows.append(rng.normal(size=(memory.GROUPED, 30)))
+        assert len(rows.groups.order if there else ()) == 2 * there * memory.GROUPED
+    few = replaced_rows(rng.normal(size=(memory.GROUPED - 1, 30)) * 0.5 ** np.arange(30))
+    assert few.groups is None
+
+
+GROUP_OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "drop", "remove", "replace", "snapshot"]),
+        st.integers(0, 150),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(operations=GROUP_OPERATIONS, seed=st.integers(0, 2**16))
+def test_grouped_rows_are_a_list_and_their_snapshots_never_change(operations, seed):
+    rng = np.random.default_rng(seed)
+    expected = grid(rng, 150, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "GROUPED", 64)
+        patch.setattr(memory, "IN_BOX", 0)
+        rows, taken = replaced_rows(expected), []
+        for what, n in operations:
+            if what == "append":
+                new = grid(rng, n, 3)
+                rows.append(new)
+                expected = np.concatenate([expected, new])
+            elif what == "drop":
+                n = min(n, len(expected))
+                rows.drop(n)
+                expected = expected[n:]
+            elif what == "remove" and len(expected):
+                rows.remove(n % len(expected))
+                expected = np.delete(expected, n % len(expected), axis=0)
+            elif what == "replace":
+                expected = grid(rng, len(expected), 3, levels=5)
+                rows.replace(expected.copy())
+            elif what == "snapshot":
+                taken.append((rows.snapshot(), expected))
+            np.testing.assert_array_equal(rows.live, expected)
+            assert_finds(rows, expected, grid(rng, 3, 3), 4)
+        for picture, then in taken:
+            np.testing.assert_array_equal(picture.live, then)
+            assert_finds(picture, then, grid(rng, 3, 3), 4)
+
+
+def test_rows_in_groups_leave_room_for_little_more_than_themselves_however_many_are_dropped(
+    grouped,
+):
+    rng = np.random.default_rng(25)
+    rows = replaced_rows(grid(rng, 500, 12))
+    most = 0
+    for _ in range(3000):
+        rows.append(grid(rng, 1, 12))
+        rows.drop(1)
+        most = max(most, rows.nbytes)
+    assert most <= 3 * 500 * 4 * (12 + 12 + 2)
+
+
 # ---------------------------------------------------------------------- the window
 
 
@@ -332,6 +510,19 @@ def test_the_memory_holds_little_more_than_the_raw_numbers(opened, n, batch):
         part = slice(first, min(first + batch, n))
         made.append(X[part], Labels(labels.Y[part], None), None, codes[part])
     assert raw_bytes(n, p, d, q) <= made.nbytes <= 1.25 * raw_bytes(n, p, d, q)
+
+
+def test_of_many_codes_little_more_than_a_shadow_is_held_twice(opened):
+    rng = np.random.default_rng(26)
+    n, p, d, q = 9000, 10, 60, 12
+    made = opened(p, sparse=False)
+    made.grow(q)
+    X = rng.normal(size=(n, p)).astype(np.float32)
+    made.append(X, draw_labels(rng, n, q))
+    mix = (0.5 ** np.arange(p)[:, None] * rng.normal(size=(p, d))).astype(np.float32)
+    made.encode(lambda rows: np.asarray(rows @ mix, np.float32))
+    shadow = 10 + 2  # at most as many directions as there are, a square, and which row it is
+    assert made.nbytes <= 1.15 * n * (4 * p + 4 * d + 4 * shadow + -(-q // 8))
 
 
 @pytest.mark.parametrize("batch", [1, 100])

@@ -13,7 +13,7 @@ import gc
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
@@ -24,15 +24,31 @@ from numba.core.registry import CPUDispatcher
 from numba.core.runtime.nrt import rtsys
 from numba.extending import overload
 
-from tagstream.tiles import AHEAD, LANES, LINE, TOGETHER, above_bulk, above_one, products
+from tagstream.tiles import (
+    AHEAD,
+    LANES,
+    LINE,
+    TOGETHER,
+    above_bulk,
+    above_one,
+    highest,
+    lowest,
+    products,
+)
 
 __all__ = [
+    "BOX",
+    "GROUP",
+    "Groups",
     "add_rows",
+    "cast_shadows",
     "column_products",
     "compiled",
     "compiled_loosely",
     "dense_squares",
     "gather_votes",
+    "group_rows",
+    "group_shadows",
     "inlined",
     "inner",
     "pack",
@@ -42,6 +58,7 @@ __all__ = [
     "project_sparse",
     "row_squares",
     "scan",
+    "scan_groups",
     "scan_one",
     "scan_rows",
     "scan_sparse",
@@ -53,6 +70,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MANY = 16  # rows for which it is worth to lay a matrix out for tiles
 AT_ONCE = 4096  # rows that are converted to another precision at a time
+
+GROUP = AHEAD * LANES  # rows of a group, which a search skips as a whole
+BOX = 4  # directions in which a group has bounds
+TINY = 1e-30  # more than what single precision loses where it has no smaller numbers
+LOOKED = 64  # panels, per slot, that a search looks at first, if they are not half of all
 
 # Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
 # strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
@@ -69,6 +91,32 @@ class _Cache(FunctionCache):
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
+class Groups(NamedTuple):
+    """Stored rows that lie near each other, as shadows, which a search may skip as a whole.
+
+    The shadow of a row x (d,) is x A + a, (r,), where A has orthonormal columns, a little
+    shortened: two shadows are never farther apart than their rows.
+
+    Attributes
+    ----------
+    axes : array of shape (d + 1, r)
+        A, and a below it.
+    panels : array of shape (AHEAD G, r + 1, LANES)
+        Shadows as :func:`pack` would write them, AHEAD panels for each group of GROUP rows.
+    order : int array of shape (GROUP G,)
+        Which row has which place in the panels, counted from ``gone`` rows before the first.
+    boxes : array of shape (2 BOX, G)
+        Least and largest number of the shadows of each group, in each of their first directions.
+    gone : int
+    """
+
+    axes: npt.NDArray[np.float64]
+    panels: npt.NDArray[np.float32]
+    order: npt.NDArray[np.int32]
+    boxes: npt.NDArray[np.float32]
+    gone: int
 
 
 def compiled(function: F, **options: Any) -> F:
@@ -357,9 +405,11 @@ def _insert(
     best: npt.NDArray[np.float64],
     rows: npt.NDArray[np.int64],
 ) -> None:
-    """Put a candidate into a sorted list of k, behind its equals; the last one falls out."""
+    """Put a row into the sorted list of the k nearest, older ones first, if it belongs there."""
     j = best.shape[0] - 1
-    while j > 0 and best[j - 1] > distance:
+    if best[j] < distance or (best[j] == distance and rows[j] < row):
+        return
+    while j > 0 and (best[j - 1] > distance or (best[j - 1] == distance and rows[j - 1] > row)):
         best[j] = best[j - 1]
         rows[j] = rows[j - 1]
         j -= 1
@@ -387,48 +437,263 @@ def pack(rows: npt.NDArray[np.float32], panels: npt.NDArray[np.float32], at: int
 
 
 @compiled
+def group_rows(points: npt.NDArray[np.float32], order: npt.NDArray[np.int32]) -> None:
+    """Write an order of points (n, BOX at most), n a multiple of GROUP, in which groups are near.
+
+    They are halved again and again, each time in the direction in which they vary most.
+    """
+    n, width = points.shape
+    keys = np.empty(n, np.float32)
+    parts = [(0, n)]
+    for i in range(n):
+        order[i] = i
+    while len(parts):
+        start, stop = parts.pop()
+        if stop - start <= GROUP:
+            continue
+        widest, most = 0, -1.0
+        step = max(1, (stop - start) // 256)  # some of them tell
+        for j in range(width):
+            total = square = 0.0
+            for i in range(start, stop, step):
+                x = np.float64(points[order[i], j])
+                total += x
+                square += x * x
+            spread = square - total * total / (1 + (stop - start - 1) // step)
+            if spread > most:
+                widest, most = j, spread
+        for i in range(start, stop):
+            keys[i] = points[order[i], widest]
+        middle = start + (stop - start) // GROUP // 2 * GROUP
+        _halve(keys, order, start, stop - 1, middle)
+        parts.append((start, middle))
+        parts.append((middle, stop))
+
+
+@compiled
+def _halve(
+    keys: npt.NDArray[np.float32], order: npt.NDArray[np.int32], first: int, last: int, middle: int
+) -> None:
+    """Reorder both from ``first`` to ``last`` so that no key before the middle is larger."""
+    while first < last:
+        pivot = keys[(first + last) // 2]
+        a, b = first, last
+        while a <= b:
+            while keys[a] < pivot:
+                a += 1
+            while keys[b] > pivot:
+                b -= 1
+            if a <= b:
+                keys[a], keys[b] = keys[b], keys[a]
+                order[a], order[b] = order[b], order[a]
+                a += 1
+                b -= 1
+        if middle <= b:
+            last = b
+        elif middle >= a:
+            first = a
+        else:
+            break
+
+
+@compiled
 def _error(d: int) -> float:
     return (d + 8) * 2.0**-22
 
 
 @compiled
-def _limit(worst: float, square: float, error: float) -> np.float32:
-    """Return what a sum of :func:`scan` must reach for its row to be nearer than ``worst``."""
-    limit = 0.5 * (square - worst)
-    # The last term is for what is so small that single precision has no numbers for it.  Where no
-    # row is, the sum is minus infinity, which reaches no limit.
-    return np.float32(max(limit - error * (square + abs(limit)) - 1e-30, -3.4e38))
+def _limit(most: float, square: float, error: float, slack: float = 0.0) -> np.float32:
+    """Return what a sum of :func:`scan` must reach for its row to be as near as ``most``."""
+    limit = 0.5 * (square - most)
+    # Where no row is, the sum is minus infinity, which reaches no limit.
+    return np.float32(max(limit - error * (square + slack + abs(limit)) - TINY, -3.4e38))
+
+
+@compiled_loosely
+def _rough_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
+    total = np.float32(0.0)
+    for j in range(a.shape[0]):
+        gap = a[j] - b[j]
+        total += gap * gap
+    return total
 
 
 @compiled
-def _merge(
-    reached: int,
-    sums: npt.NDArray[np.float32],
-    limit: np.float32,
-    row: int,
+def _at_least(values: npt.NDArray[np.float32], size: int, k: int) -> np.float32:
+    """Return a number that k of the first values do not exceed, hardly more than the k-th smallest.
+
+    By halves, which has no branches to be guessed wrong.
+    """
+    low = high = values[0]
+    for a in range(size):
+        low = values[a] if values[a] < low else low
+        high = values[a] if values[a] > high else high
+    for _ in range(12):
+        middle = np.float32(0.5) * low + np.float32(0.5) * high
+        n = np.int32(0)
+        for a in range(size):
+            n += np.int32(values[a] <= middle)
+        if n >= k:
+            high = middle
+        else:
+            low = middle
+    return np.float32(high)
+
+
+@compiled
+def _settle(
     codes: npt.NDArray[np.float32],
     query: npt.NDArray[np.float32],
-    square: float,
-    lo: int,
-    hi: int,
+    waiting: npt.NDArray[np.int64],
+    n: int,
     best: npt.NDArray[np.float64],
     rows: npt.NDArray[np.int64],
-) -> np.float32:
-    """Merge those rows of a panel, which begins with ``row``, that reached the limit.
-
-    Return the limit from there on.
-    """
+) -> None:
+    """Merge n waiting rows into the k nearest, by the sums of :func:`pair_distance`."""
     k = best.shape[0]
-    for lane in range(max(lo - row, 0), min(hi - row, LANES)):
-        if reached >> lane & 1 and not sums[lane] < limit:
-            distance = 0.0  # as in `pair_distance`, without handing over a row
-            for j in range(query.shape[0]):
-                gap = np.float64(codes[row + lane, j]) - np.float64(query[j])
-                distance += gap * gap
-            if distance < best[k - 1]:
-                _insert(distance, row + lane, best, rows)
-                limit = _limit(best[k - 1], square, _error(query.shape[0]))
-    return limit
+    distances = np.empty(n + 3)
+    for a in range(0, n, 4):  # four sums do not wait for each other
+        r0, r1 = waiting[a], waiting[min(a + 1, n - 1)]
+        r2, r3 = waiting[min(a + 2, n - 1)], waiting[min(a + 3, n - 1)]
+        d0 = d1 = d2 = d3 = 0.0
+        for j in range(query.shape[0]):
+            x = np.float64(query[j])
+            g0, g1 = np.float64(codes[r0, j]) - x, np.float64(codes[r1, j]) - x
+            g2, g3 = np.float64(codes[r2, j]) - x, np.float64(codes[r3, j]) - x
+            d0 += g0 * g0
+            d1 += g1 * g1
+            d2 += g2 * g2
+            d3 += g3 * g3
+        distances[a], distances[a + 1] = d0, d1
+        distances[a + 2], distances[a + 3] = d2, d3
+    if best[0] < np.inf:
+        for a in range(n):
+            _insert(distances[a], waiting[a], best, rows)
+        return
+    for a in range(n):  # each has as many before it as its place says
+        distance, row, place = distances[a], waiting[a], 0
+        for b in range(n):
+            place += (distances[b] < distance) | ((distances[b] == distance) & (waiting[b] < row))
+        if place < k:
+            best[place], rows[place] = distance, row
+
+
+@compiled
+def _sift(
+    codes: npt.NDArray[np.float32],
+    query: npt.NDArray[np.float32],
+    near: npt.NDArray[np.float32],
+    waiting: npt.NDArray[np.int64],
+    n: int,
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> tuple[int, float]:
+    """Send away those of n waiting rows that cannot be among the k nearest.
+
+    ``near`` are their distances in single precision, off by less than ε of themselves.  Return how
+    many are left, and what the k-th distance is at most.  If they leave no room for another group,
+    as where many are equally near, they are settled.
+    """
+    k, error = best.shape[0], _error(query.shape[0])
+    most = best[k - 1] + TINY
+    if n >= k:
+        most = min(most, _at_least(near, n, k) * (1.0 + error) + 2.0 * TINY)
+    kept = 0
+    for a in range(n):
+        rough, row = near[a], waiting[a]
+        near[kept], waiting[kept] = rough, row
+        kept += rough * (1.0 - error) <= most
+    if kept > waiting.shape[0] - GROUP:
+        _settle(codes, query, waiting, kept, best, rows)
+        kept, most = 0, best[k - 1] + TINY
+    return kept, most
+
+
+@compiled
+def _room(k: int) -> int:
+    """Return for how many rows there is room to wait; some are left when they are sifted."""
+    return 2 * k + LANES + GROUP
+
+
+@compiled
+def _measure(
+    codes: npt.NDArray[np.float32],
+    query: npt.NDArray[np.float32],
+    near: npt.NDArray[np.float32],
+    waiting: npt.NDArray[np.int64],
+    first: int,
+    n: int,
+    most: float,
+) -> int:
+    """Measure the last waiting rows, from ``first`` on; return how many wait that are near enough.
+
+    All are measured before one is sent away, so that the memory is asked for all of them at once.
+    """
+    error = _error(query.shape[0])
+    for a in range(first, n):
+        near[a] = _rough_distance(codes[waiting[a]], query)
+    kept = first
+    for a in range(first, n):
+        rough, row = near[a], waiting[a]
+        near[kept], waiting[kept] = rough, row
+        kept += rough * (1.0 - error) <= most
+    return kept
+
+
+@compiled
+def cast_shadows(
+    rows: npt.NDArray[np.float32],
+    axes: npt.NDArray[np.float64],
+    shadows: npt.NDArray[np.float32],
+    slack: npt.NDArray[np.float32],
+) -> None:
+    """Write the shadows of rows, (n, r), and the slack that their distances need, (n,).
+
+    A shadow is made in double precision with an error of at most √r (d + 1) 2⁻⁵³ (‖x‖ + ‖a‖), and
+    rounded once.  What both may add to ½‖q̃ − c̃‖² is, for r ≤ 16 and d ≤ 1024, less than half of
+    ε(s(q) + s(c)), s(x) = ‖x̃‖² + 2⁻²⁰(‖x‖² + ‖a‖²), ε = (r + 8) 2⁻²²; slack is the second term.
+    """
+    n, d = rows.shape
+    wide = np.empty(shadows.shape)
+    project_dense(rows, axes[:d], axes[d], wide)
+    shift = 0.0
+    for j in range(axes.shape[1]):
+        shift += axes[d, j] * axes[d, j]
+    for i in range(n):
+        for j in range(axes.shape[1]):
+            shadows[i, j] = wide[i, j]
+        square = shift
+        for j in range(d):
+            square += np.float64(rows[i, j]) ** 2
+        slack[i] = 2.0**-20 * square
+
+
+@compiled
+def group_shadows(
+    shadows: npt.NDArray[np.float32],
+    slack: npt.NDArray[np.float32],
+    order: npt.NDArray[np.int32],
+    panels: npt.NDArray[np.float32],
+    boxes: npt.NDArray[np.float32],
+) -> None:
+    """Write shadows into panels, and the boxes of groups, in an order of :func:`group_rows`.
+
+    The first line is as that of :func:`pack`, with the room that shadows need.
+    """
+    n, r = shadows.shape
+    for j in range(boxes.shape[0] // 2):
+        for g in range(n // GROUP):
+            boxes[2 * j, g], boxes[2 * j + 1, g] = np.inf, -np.inf
+    for i in range(n):
+        b, lane, g, square = i // LANES, i % LANES, i // GROUP, 0.0
+        for j in range(r):
+            x = shadows[order[i], j]
+            panels[b, j + 1, lane] = x
+            square += np.float64(x) * np.float64(x)
+            if 2 * j < boxes.shape[0]:
+                boxes[2 * j, g] = min(boxes[2 * j, g], x)
+                boxes[2 * j + 1, g] = max(boxes[2 * j + 1, g], x)
+        panels[b, 0, lane] = -0.5 * (square - _error(r) * (square + slack[order[i]]))
 
 
 @compiled
@@ -452,38 +717,227 @@ def scan(
     The left side, summed from −½‖c‖² on, errs by at most (d + 3) u (‖q‖‖c‖ + ½‖c‖²), u = 2⁻²⁴, and
     so by no more than half of ε(‖q‖² + ½‖c‖²), ε = (d + 8) 2⁻²².  The second part is added to
     −½‖c‖² and the first taken off the limit, so that no row which belongs to the k nearest is
-    skipped; what is returned is decided by :func:`pair_distance`.
+    skipped.  Rows that are not skipped are measured in single precision and wait; what is returned
+    is decided by the sums of :func:`pair_distance`.
     """
     m, d = queries.shape
     k = best.shape[1]
-    groups = -(-m // TOGETHER)
-    together = np.zeros((groups, d, TOGETHER), np.float32)
-    limits = np.zeros((groups, TOGETHER), np.float32)
-    squares = np.zeros(m)
-    masks = np.empty(TOGETHER, np.uint16)
-    sums = np.empty((TOGETHER, LANES), np.float32)
+    tiles = -(-m // TOGETHER)
+    together = np.zeros((tiles, d, TOGETHER), np.float32)
+    squares, most = np.zeros(m), np.empty(m)
     start, stop = lo[0], hi[0]
     for i in range(m):
-        g, r = i // TOGETHER, i % TOGETHER
         for j in range(d):
-            together[g, j, r] = queries[i, j]
+            together[i // TOGETHER, j, i % TOGETHER] = queries[i, j]
             squares[i] += np.float64(queries[i, j]) ** 2
-        limits[g, r] = _limit(best[i, k - 1], squares[i], _error(d))
+        most[i] = best[i, k - 1] + TINY
         start, stop = min(start, lo[i]), max(stop, hi[i])
-    for i in range(m, groups * TOGETHER):
-        limits[groups - 1, i % TOGETHER] = 3.4e38  # nothing is near to no query
     first = max((start + skip) // LANES, 0)
     last = min(-(-(stop + skip) // LANES), panels.shape[0])
+    _look_first(together, panels, first, last, squares, skip, lo, hi, k, most)
+
+    error = _error(d)
+    limits = np.empty((tiles, TOGETHER), np.float32)
+    for c in range(TOGETHER):
+        limits[tiles - 1, c] = 3.4e38  # nothing is near to no query
+    masks, sums = np.empty(TOGETHER, np.uint16), np.empty((TOGETHER, LANES), np.float32)
+    near, waiting = np.empty((m, _room(k)), np.float32), np.empty((m, _room(k)), np.int64)
+    n_waiting = np.zeros(m, np.int64)
+    for i in range(m):
+        limits[i // TOGETHER, i % TOGETHER] = _limit(most[i], squares[i], error)
     for b in range(first, last):
-        for g in range(groups):
-            if above_bulk(together, g, panels, b, limits, masks, sums):
-                for r in range(min(TOGETHER, m - g * TOGETHER)):
-                    if masks[r]:
-                        i = g * TOGETHER + r
-                        limits[g, r] = _merge(
-                            masks[r], sums[r], limits[g, r], b * LANES - skip, codes, queries[i],
-                            squares[i], lo[i], hi[i], best[i], rows[i],
-                        )  # fmt: skip
+        for g in range(tiles):
+            if not above_bulk(together, g, panels, b, limits, masks, sums):
+                continue
+            for c in range(min(TOGETHER, m - g * TOGETHER)):
+                reached = np.int64(masks[c])
+                if not reached:
+                    continue
+                i = g * TOGETHER + c
+                n = n_waiting[i]
+                while reached:
+                    row = b * LANES - skip + lowest(reached)
+                    reached &= reached - 1
+                    if lo[i] <= row < hi[i]:
+                        rough = _rough_distance(codes[row], queries[i])
+                        near[i, n], waiting[i, n] = rough, row
+                        n += rough * (1.0 - error) <= most[i]
+                if n > waiting.shape[1] - GROUP:
+                    n, most[i] = _sift(codes, queries[i], near[i], waiting[i], n, best[i], rows[i])
+                    limits[g, c] = _limit(most[i], squares[i], error)
+                n_waiting[i] = n
+    for i in range(m):
+        n, _ = _sift(codes, queries[i], near[i], waiting[i], n_waiting[i], best[i], rows[i])
+        _settle(codes, queries[i], waiting[i], n, best[i], rows[i])
+
+
+@compiled
+def _look_first(
+    together: npt.NDArray[np.float32],
+    panels: npt.NDArray[np.float32],
+    first: int,
+    last: int,
+    squares: npt.NDArray[np.float64],
+    skip: int,
+    lo: npt.NDArray[np.int64],
+    hi: npt.NDArray[np.int64],
+    k: int,
+    most: npt.NDArray[np.float64],
+) -> None:
+    """Lower what the k-th distance of each query is at most, by a look at some panels.
+
+    Their sums are dealt out to at least 2k slots, and the highest of each slot is kept: k slots
+    stand for k different rows.  With the bounds of :func:`scan`, a row whose sum is s has
+    D(1 − 4ε) ≤ ‖q‖²(1 + 4ε) − 2s, since s is too high by at most ε(¾‖c‖² + ⅛‖q‖²) and
+    ‖c‖² ≤ 2‖q‖² + 2D.
+    """
+    m, tiles, error = squares.shape[0], together.shape[0], _error(together.shape[1])
+    sets = -(-2 * k // LANES)
+    n = min((last - first) // 2, LOOKED * sets)
+    if n < 4 * sets:  # that many sums would tell little
+        return
+    begin, end = np.empty(tiles, np.int64), np.empty(tiles, np.int64)
+    known = np.empty(tiles, np.bool_)
+    for g in range(tiles):
+        begin[g], end[g], known[g] = first, last, True
+    for i in range(m):  # of a tile, what all its queries see
+        g = i // TOGETHER
+        begin[g] = max(begin[g], -(-(lo[i] + skip) // LANES))
+        end[g] = min(end[g], (hi[i] + skip) // LANES)
+        known[g] &= most[i] < np.inf
+    for g in range(tiles):
+        if known[g]:
+            begin[g] = end[g]
+    slots = np.empty((tiles * sets, TOGETHER, LANES), np.float32)
+    slots.fill(-np.inf)
+    for c in range(n):
+        for g in range(tiles):
+            b = end[g] - 1 - c
+            if b >= begin[g]:
+                highest(together, g, panels, b, slots, g * sets + c % sets)
+    gaps = np.empty(sets * LANES, np.float32)
+    for i in range(m):
+        g, c = i // TOGETHER, i % TOGETHER
+        if end[g] - begin[g] < sets:
+            continue
+        for a in range(sets):
+            for lane in range(LANES):
+                gaps[a * LANES + lane] = -slots[g * sets + a, c, lane]
+        gap = 2.0 * np.float64(_at_least(gaps, gaps.shape[0], k))
+        nearest = (squares[i] * (1.0 + 4.0 * error) + gap) / (1.0 - 4.0 * error)
+        most[i] = min(most[i], nearest + 2.0 * TINY)
+
+
+@compiled
+def scan_groups(
+    codes: npt.NDArray[np.float32],
+    groups: Groups,
+    queries: npt.NDArray[np.float32],
+    lo: npt.NDArray[np.int64],
+    hi: npt.NDArray[np.int64],
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Merge the rows of groups into the k nearest of each query, as :func:`scan` does."""
+    m = queries.shape[0]
+    shadows, slack = np.empty((m, groups.axes.shape[1]), np.float32), np.empty(m, np.float32)
+    cast_shadows(queries, groups.axes, shadows, slack)
+    for i in range(m):
+        _scan_near_groups(
+            codes, groups, queries[i], shadows[i], slack[i], lo[i], hi[i], best[i], rows[i]
+        )
+
+
+@compiled
+def _scan_near_groups(
+    codes: npt.NDArray[np.float32],
+    groups: Groups,
+    query: npt.NDArray[np.float32],
+    shadow: npt.NDArray[np.float32],
+    slack: float,
+    lo: int,
+    hi: int,
+    best: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Do it for one query: near groups first, far ones not at all.
+
+    The sums are those of :func:`scan`, of shadows: there the other half of ε is for their own
+    errors, and their slack is added, see :func:`cast_shadows`.
+
+    The distance of a shadow from a group's box is at most that from each shadow in it.  Those of
+    the k nearest have ‖c̃‖² ≤ 2‖q̃‖² + 2w and the like, so 4ε(s(q) + w) is more than single
+    precision and :func:`cast_shadows` can take off.
+    """
+    n_groups, k, r = groups.order.shape[0] // GROUP, best.shape[0], shadow.shape[0]
+    bounds = np.zeros(n_groups, np.float32)
+    zero = np.float32(0.0)
+    for j in range(groups.boxes.shape[0] // 2):
+        x, least, largest = shadow[j], groups.boxes[2 * j], groups.boxes[2 * j + 1]
+        for g in range(n_groups):
+            below, above = least[g] - x, x - largest[g]
+            gap = below if below > above else above
+            gap = gap if gap > zero else zero
+            bounds[g] += gap * gap
+
+    most, square, error, n = best[k - 1] + TINY, 0.0, _error(r), 0
+    limits, masks = np.empty((1, 1), np.float32), np.empty(AHEAD, np.uint16)
+    sums, alone = np.empty((AHEAD, LANES), np.float32), np.empty((1, r, 1), np.float32)
+    near, waiting = np.empty(_room(k), np.float32), np.empty(_room(k), np.int64)
+    for j in range(r):
+        alone[0, j, 0] = shadow[j]
+        square += np.float64(shadow[j]) ** 2
+    limits[0, 0] = _limit(most, square, error, slack)
+    turns = np.empty(n_groups + 1, np.int64)
+    n_seeds = min(-(-k // GROUP), n_groups)
+    for a in range(n_seeds):  # the nearest groups, which hold k rows
+        nearest = 0
+        for g in range(n_groups):
+            nearest = g if bounds[g] < bounds[nearest] else nearest
+        turns[a], bounds[nearest] = nearest, np.inf
+    for a in range(n_seeds):
+        bounds[turns[a]] = np.nan  # within no reach: they have had their turn
+    n_turns, turn, reach = n_seeds, 0, np.float32(np.inf)
+    while turn < n_turns:
+        g = turns[turn]
+        turn += 1
+        if turn > n_seeds and bounds[g] > reach:
+            continue
+        if above_one(alone, 0, groups.panels, g * AHEAD, limits, masks, sums):
+            first = n
+            for c in range(AHEAD):
+                reached = np.int64(masks[c])
+                place = (g * AHEAD + c) * LANES
+                while reached:
+                    row = int(groups.order[place + lowest(reached)]) - groups.gone
+                    reached &= reached - 1
+                    waiting[n] = row
+                    n += lo <= row < hi
+            n = _measure(codes, query, near, waiting, first, n, most)
+        if turn == n_seeds or n > waiting.shape[0] - GROUP:
+            n, most = _sift(codes, query, near, waiting, n, best, rows)
+            limits[0, 0] = _limit(most, square, error, slack)
+            reach = np.float32(most + 4.0 * error * (square + slack + most) + TINY)
+        if turn == n_seeds:  # now it is known how near a group must be
+            for g in range(n_groups):
+                turns[n_turns] = g
+                n_turns += bounds[g] <= reach
+            _sort_turns(turns[n_seeds:n_turns], bounds)
+    n, most = _sift(codes, query, near, waiting, n, best, rows)
+    _settle(codes, query, waiting, n, best, rows)
+
+
+@compiled
+def _sort_turns(turns: npt.NDArray[np.int64], bounds: npt.NDArray[np.float32]) -> None:
+    """Put groups into the order of their bounds, if they are few."""
+    if turns.shape[0] > 256:
+        return
+    for a in range(1, turns.shape[0]):
+        g, b = turns[a], a
+        while b > 0 and bounds[turns[b - 1]] > bounds[g]:
+            turns[b] = turns[b - 1]
+            b -= 1
+        turns[b] = g
 
 
 @compiled
@@ -497,35 +951,32 @@ def scan_one(
     best: npt.NDArray[np.float64],
     rows: npt.NDArray[np.int64],
 ) -> None:
-    """Do the same for one query, all of whose rows are in the panels."""
-    d = query.shape[0]
-    square = 0.0
-    for j in range(d):
-        square += np.float64(query[j]) ** 2
-    limits = np.empty((1, 1), np.float32)
-    limits[0, 0] = _limit(best[best.shape[0] - 1], square, _error(d))
-    masks = np.empty(AHEAD, np.uint16)
-    sums = np.empty((AHEAD, LANES), np.float32)
-    alone = np.empty((1, d, 1), np.float32)
+    """Do the same for one query."""
+    d, k = query.shape[0], best.shape[0]
+    most, square, error, n = best[k - 1] + TINY, 0.0, _error(d), 0
+    limits, masks = np.empty((1, 1), np.float32), np.empty(AHEAD, np.uint16)
+    sums, alone = np.empty((AHEAD, LANES), np.float32), np.empty((1, d, 1), np.float32)
+    near, waiting = np.empty(_room(k), np.float32), np.empty(_room(k), np.int64)
     for j in range(d):
         alone[0, j, 0] = query[j]
-    for b in range((lo + skip) // LANES, -(-(hi + skip) // LANES), AHEAD):
+        square += np.float64(query[j]) ** 2
+    limits[0, 0] = _limit(most, square, error)
+    for b in range(max((lo + skip) // LANES, 0), -(-(hi + skip) // LANES), AHEAD):
         if above_one(alone, 0, panels, b, limits, masks, sums):
+            first = n
             for c in range(AHEAD):
-                if masks[c]:
-                    limits[0, 0] = _merge(
-                        masks[c], sums[c], limits[0, 0], (b + c) * LANES - skip, codes, query,
-                        square, lo, hi, best, rows,
-                    )  # fmt: skip
-
-
-@compiled_loosely
-def _rough_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
-    total = np.float32(0.0)
-    for j in range(a.shape[0]):
-        gap = a[j] - b[j]
-        total += gap * gap
-    return total
+                reached = np.int64(masks[c])
+                while reached:
+                    row = (b + c) * LANES - skip + lowest(reached)
+                    reached &= reached - 1
+                    waiting[n] = row
+                    n += lo <= row < hi
+            n = _measure(codes, query, near, waiting, first, n, most)
+            if n > waiting.shape[0] - GROUP:
+                n, most = _sift(codes, query, near, waiting, n, best, rows)
+                limits[0, 0] = _limit(most, square, error)
+    n, most = _sift(codes, query, near, waiting, n, best, rows)
+    _settle(codes, query, waiting, n, best, rows)
 
 
 @compiled
@@ -545,10 +996,8 @@ def scan_rows(
     k = best.shape[0]
     kept = 1.0 - _error(query.shape[0])
     for row in range(lo, hi):
-        if kept * _rough_distance(stored[row], query) <= best[k - 1]:
-            distance = pair_distance(stored[row], query)
-            if distance < best[k - 1]:
-                _insert(distance, row, best, rows)
+        if kept * _rough_distance(stored[row], query) <= best[k - 1] + TINY:
+            _insert(pair_distance(stored[row], query), row, best, rows)
 
 
 @compiled
@@ -618,8 +1067,7 @@ def scan_sparse(
                     q_indices[first:last],
                     q_data[first:last],
                 )
-                if distance < best[i, k - 1]:
-                    _insert(distance, row, best[i], rows[i])
+                _insert(distance, row, best[i], rows[i])
         for e in range(first, last):
             dense[q_indices[e]] = 0.0
 

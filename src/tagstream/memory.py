@@ -23,6 +23,7 @@ from tagstream.checks import (
     Bools,
     Bytes,
     Rows,
+    blas_threads,
     expect,
     expect_counts,
     expect_indptr,
@@ -32,10 +33,17 @@ from tagstream.copies import Nearest, most_similar
 from tagstream.examples import Examples
 from tagstream.fastmap import Inputs, inputs_of
 from tagstream.kernels import (
+    BOX,
+    GROUP,
+    Groups,
+    cast_shadows,
     gather_votes,
+    group_rows,
+    group_shadows,
     pack,
     row_squares,
     scan,
+    scan_groups,
     scan_one,
     scan_rows,
     scan_sparse,
@@ -57,11 +65,21 @@ Found = tuple[Distances, Positions]
 
 _NOTHING = np.empty((0, 0), np.uint8)
 _NOBODY = np.empty(0, np.bool_)
+_NO_AXES = np.empty((0, 0))
 
 # Numbers in the queries that pass over the stored rows together, and stay in a near cache.
 SCANNED = 1 << 14
 PACKED = 1 << 13  # rows that are packed at a time where none are stored so
 FEW = 8  # queries for which it is not worth it
+GROUPED = 4096  # rows from which it is worth to group them
+WIDEST = 1024  # numbers of a row that may have a shadow
+SHADOW = 16  # numbers of a shadow,
+UNSEEN = 1e-3  # or fewer, if they leave out no more than this share of the variance
+IN_BOX, IN_SHADOW = (
+    0.8,
+    0.95,
+)  # shares of it that bounds and shadows must hold, or it is not worth it
+SAMPLED = 4096  # rows that tell in which directions all of them vary
 SHARED_WORK = 2e8  # multiplications from which a search is worth a second thread
 
 ENCODED = 512  # rows whose codes are made at a time
@@ -350,45 +368,138 @@ def _nothing_found(m: int, k: int) -> Found:
 
 
 class _Panels:
-    """Rows side by side in panels of sixteen, one number of each per line, as a search reads them.
+    """Rows as a search reads them: side by side in panels of sixteen, one number of each per line.
 
-    See :func:`tagstream.kernels.scan`.  Of a panel that is shared with a snapshot, only places that
-    it does not look at are written.
+    See :func:`tagstream.kernels.scan`.  If there are groups, panels hold only the latest rows.  Of
+    arrays that are shared with a snapshot, only places that it does not look at are written.
+
+    Parameters
+    ----------
+    rows : array of shape (n, d)
+    axes : array of shape (d + 1, r), optional
+        Those of shadows, to make groups: of these rows, and again when many more have come.
     """
 
-    def __init__(self, rows: Singles) -> None:
-        self._panels = _Sliding((rows.shape[1] + 1, LANES), np.float32)
-        self._skip = self._stop = 0  # places before the first row, and before the next
-        self.append(rows)
+    def __init__(self, rows: Singles, axes: Distances | None = None) -> None:
+        self.grouped = axes is not None
+        self._axes = _NO_AXES if axes is None else axes
+        r = self._axes.shape[1]
+        self._groups = _Sliding((r + 1, LANES), np.float32)
+        self._order = _Sliding(None, np.int32)
+        self._boxes = np.empty((2 * min(r, BOX), 0), np.float32)
+        self._latest = _Sliding((rows.shape[1] + 1, LANES), np.float32)
+        # Rows are counted from the first ever: how many were dropped, which one has the first place
+        # of the latest panels, and which comes next.
+        self._gone = self._first = self._next = 0
+        if self.grouped:
+            self._next = len(rows)
+            self.group(rows)
+        else:
+            self.append(rows)
 
     @property
     def live(self) -> tuple[Singles, int]:
-        """The panels, and how many places of the first one are skipped."""
-        return self._panels.live, self._skip
+        """The latest panels, and how many places of them come before the first row."""
+        return self._latest.live, self._gone - self._first
+
+    @property
+    def groups(self) -> Groups:
+        """The groups."""
+        panels, order = self._groups.live, self._order.live
+        return Groups(self._axes, panels, order, self._boxes, self._gone)
 
     @property
     def nbytes(self) -> int:
-        return self._panels.nbytes
+        parts = (self._axes, self._groups, self._order, self._boxes, self._latest)
+        return sum(part.nbytes for part in parts)
+
+    @property
+    def many(self) -> bool:
+        """Whether so many rows have come that they should be grouped."""
+        return self._next - max(self._first, self._gone) >= GROUPED
+
+    @property
+    def stale(self) -> bool:
+        """Whether half of what is in groups was dropped."""
+        return 2 * self._gone > len(self._order)
 
     def snapshot(self) -> _Panels:
         twin = object.__new__(_Panels)
-        twin._panels = self._panels.snapshot()
-        twin._skip, twin._stop = self._skip, self._stop
+        twin.__dict__.update(self.__dict__)
+        twin._groups, twin._order = self._groups.snapshot(), self._order.snapshot()
+        twin._latest = self._latest.snapshot()
         return twin
 
     def append(self, rows: Singles) -> None:
-        missing = -(-(self._stop + len(rows)) // LANES) - len(self._panels)
+        at = self._next - self._first
+        missing = -(-(at + len(rows)) // LANES) - len(self._latest)
         if missing > 0:
-            new = self._panels.room(missing)
+            new = self._latest.room(missing)
             new.fill(0)
             new[:, 0] = -np.inf  # no row is there yet
-        pack(rows, self._panels.live, self._stop)
-        self._stop += len(rows)
+        pack(rows, self._latest.live, at)
+        self._next += len(rows)
+
+    def group(self, rows: Singles) -> None:
+        """Make groups of the latest of all rows, but for the last few."""
+        start = max(self._first - self._gone, 0)
+        n, r = (len(rows) - start) // GROUP * GROUP, self._axes.shape[1]
+        shadows, slack = np.empty((n, r), np.float32), np.empty(n, np.float32)
+        cast_shadows(rows[start : start + n], self._axes, shadows, slack)
+        order, boxes = np.empty(n, np.int32), np.empty((len(self._boxes), n // GROUP), np.float32)
+        group_rows(shadows[:, : len(boxes) // 2].copy(), order)
+        group_shadows(shadows, slack, order, self._groups.room(n // LANES), boxes)
+        self._order.append(order + np.int32(self._gone + start))
+        self._boxes = np.concatenate([self._boxes, boxes], axis=1)
+        self._put_latest(rows[start + n :])
+
+    def _put_latest(self, rows: Singles) -> None:
+        self._latest = _Sliding((rows.shape[1] + 1, LANES), np.float32)
+        self._first = self._next = self._next - len(rows)
+        self.append(rows)
 
     def drop(self, n: int) -> None:
-        gone, self._skip = divmod(self._skip + n, LANES)
-        self._panels.drop(gone)
-        self._stop -= gone * LANES
+        self._gone += n
+        if self._gone > self._first:
+            panels = (self._gone - self._first) // LANES
+            self._latest.drop(panels)
+            self._first += panels * LANES
+
+    def remove(self, position: int, rows: Singles) -> None:
+        """Take one row out; ``rows`` are those that are left."""
+        number, self._next = self._gone + position, self._next - 1
+        if number >= self._first:
+            self._put_latest(rows[max(self._first - self._gone, 0) :])
+            return
+        order, groups = self._order.live.copy(), self._groups.live.copy()
+        place = int(np.flatnonzero(order == number)[0])
+        groups[place // LANES, 0, place % LANES] = -np.inf  # no row is there any more
+        order[place] = -1
+        order[order > number] -= 1
+        self._order.replace(order)
+        self._groups.replace(groups)
+        self._first -= 1
+
+
+def _axes_of(rows: Singles) -> Distances | None:
+    """Return the directions in which rows vary most, and below what brings their mean to 0.
+
+    None if they vary in too many directions for groups to be told apart.
+    """
+    some = rows[:: max(1, len(rows) // SAMPLED)].astype(np.float64)
+    mean = some.mean(axis=0)
+    some -= mean
+    with blas_threads(float(some.size) * some.shape[1]):
+        variances, directions = np.linalg.eigh(some.T @ some)
+    left = np.cumsum(np.maximum(variances, 0.0))  # by the directions up to there, smallest first
+    few = int(np.searchsorted(left, UNSEEN * left[-1], side="right"))
+    r = min(max(len(variances) - few, 1), SHADOW)
+    for share, n in ((IN_BOX, BOX), (IN_SHADOW, SHADOW)):
+        if n < len(left) and left[-n - 1] > (1.0 - share) * left[-1]:
+            return None
+    # A little shortened, so that no rounding makes a distance longer.
+    axes = np.ascontiguousarray(directions[:, : -r - 1 : -1]) * (1.0 - 2.0**-40)
+    return np.vstack([axes, -(mean @ axes)])
 
 
 class DenseRows:
@@ -400,8 +511,11 @@ class DenseRows:
         Numbers per row.
     packed : bool
         Whether to hold a second copy of the rows, in the order in which a search reads them.  A
-        single query is faster for it; many queries at a time make their own.
+        single query is faster for it; many queries at a time make their own.  Of rows that are in
+        groups, see :meth:`replace`, only shadows are held twice.
     """
+
+    _panels: _Panels | None
 
     def __init__(self, width: int, *, packed: bool = True) -> None:
         self._rows = _Sliding(width, np.float32)
@@ -418,9 +532,17 @@ class DenseRows:
 
     @property
     def panels(self) -> tuple[Singles, int]:
-        """The rows once more, as a search reads them, and how many places come before the first."""
+        """The rows once more, as a search reads them, and how many places come before the first.
+
+        If there are groups, only the latest, and the number of places is negative.
+        """
         assert self._panels is not None
         return self._panels.live
+
+    @property
+    def groups(self) -> Groups | None:
+        """Groups of all other rows, if there are any."""
+        return self._panels.groups if self._panels is not None and self._panels.grouped else None
 
     @property
     def inputs(self) -> Inputs:
@@ -445,27 +567,39 @@ class DenseRows:
         new[:] = rows
         if self._panels is not None:
             self._panels.append(new)
+            if self._panels.grouped and self._panels.many:
+                self._panels.group(self.live)
 
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
         self._rows.drop(n)
         if self._panels is not None:
             self._panels.drop(n)
+            if self._panels.grouped and self._panels.stale:
+                self._pack(grouped=True)
 
     def remove(self, position: int) -> None:
         """Take one row out."""
         self._rows.remove(position, position + 1)
-        self._pack()
+        if self._panels is not None:
+            self._panels.remove(position, self.live)
 
     def replace(self, rows: Singles) -> None:
-        """Put other rows, as many and perhaps of another width, in the place of all."""
-        self._rows.replace(rows)
-        self._pack()
+        """Put other rows, as many and perhaps of another width, in the place of all.
 
-    def _pack(self) -> None:
+        If they are many and vary in few directions, they are searched in groups from there on.
+        """
+        self._rows.replace(rows)
+        self._pack(grouped=True)
+
+    def _pack(self, *, grouped: bool = False) -> None:
+        n, d = self.live.shape
         # Before there is a label, codes have no numbers.
-        there = self._packed and self.live.shape[1] > 0
-        self._panels = _Panels(self.live) if there else None
+        if self._packed and d > 0:
+            many = grouped and n >= GROUPED and d <= WIDEST
+            self._panels = _Panels(self.live, _axes_of(self.live) if many else None)
+        else:
+            self._panels = None
 
     def search(
         self,
@@ -477,14 +611,15 @@ class DenseRows:
     ) -> Found:
         """Return squared distances and positions, (m, k), of the nearest rows of each query.
 
-        See :meth:`Store.search_rows`.  Costs O(m n width).  What was found ``before`` in older
-        rows takes part, is changed in place, and goes first among equals.
+        See :meth:`Store.search_rows`.  Costs O(m n width), in groups usually far less.  What was
+        found ``before`` in older rows takes part, is changed in place, and goes first among equals.
         """
         m, rows = len(queries), self.live
         best, found = _nothing_found(m, k) if before is None else before
         if not len(rows):
             return best, found
-        if m == 1 and self._panels is not None:
+        groups = self.groups
+        if m == 1 and self._panels is not None and groups is None:
             first, last = 0 if lo is None else lo[0], len(rows) if hi is None else hi[0]
             scan_one(rows, *self._panels.live, queries[0], first, last, best[0], found[0])
             return best, found
@@ -501,18 +636,25 @@ class DenseRows:
         for panels, skip in self._parts(int(lo.min()), int(hi.max())):
 
             def scan_block(block: slice, panels: Singles = panels, skip: int = skip) -> None:
-                scan(
-                    rows, panels, skip, queries[block], lo[block], hi[block],
-                    best[block], found[block],
-                )  # fmt: skip
+                part = queries[block], lo[block], hi[block], best[block], found[block]
+                if groups is not None:
+                    scan_groups(rows, groups, *part)
+                if m == 1:
+                    scan_one(rows, panels, skip, *(values[0] for values in part))
+                else:
+                    scan(rows, panels, skip, *part)
 
-            worth = len(blocks) > 1 and float(m) * panels.size > SHARED_WORK
+            work = float(m) * (panels.size + (0 if groups is None else groups.panels.size / 8))
+            worth = len(blocks) > 1 and work > SHARED_WORK
             for _ in in_threads(scan_block, blocks, worth=worth):
                 pass
         return best, found
 
     def _parts(self, first: int, stop: int) -> Iterator[tuple[Singles, int]]:
-        """Yield panels that hold, one after the other, the rows from ``first`` to ``stop``."""
+        """Yield panels that hold, one after the other, the rows from ``first`` to ``stop``.
+
+        Those that are in no groups.
+        """
         if self._panels is not None:
             yield self._panels.live
             return
@@ -729,7 +871,13 @@ class LocalStore:
     @property
     def plain(self) -> bool:
         """Whether rows are dense and have codes, and all labels are known."""
-        return self._known is None and self._codes is not None and type(self._rows) is DenseRows
+        # Codes in groups are not plain: `arrays` shows only the latest of them.
+        return (
+            self._known is None
+            and self._codes is not None
+            and self._codes.groups is None
+            and type(self._rows) is DenseRows
+        )
 
     def arrays(self) -> tuple[Singles, Singles, Singles, int]:
         """Return plain rows, their codes, and these as a search reads them; to be read only."""
@@ -1032,7 +1180,7 @@ class LocalStore:
         if state["codes"] is not None:
             codes = expect("codes", state["codes"], np.float32, (n, None), **_SQUARES)
             made._codes = DenseRows(codes.shape[1])
-            made._codes.append(codes)
+            made._codes.replace(codes)
         return made
 
 

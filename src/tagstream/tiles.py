@@ -15,7 +15,17 @@ from llvmlite import binding, ir
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["AHEAD", "LANES", "LINE", "TOGETHER", "above_bulk", "above_one", "products"]
+__all__ = [
+    "AHEAD",
+    "LANES",
+    "LINE",
+    "TOGETHER",
+    "above_bulk",
+    "above_one",
+    "highest",
+    "lowest",
+    "products",
+]
 
 LINE = 64  # bytes of a panel's line
 LANES = LINE // 4  # rows of a panel of codes
@@ -149,6 +159,34 @@ def _products(typing: Any, X: Any, g: Any, panels: Any, b: Any, sums: Any) -> An
     return types.void(X, types.int64, panels, types.int64, sums), build
 
 
+def _highest(typing: Any, queries: Any, g: Any, panels: Any, b: Any, slots: Any, at: Any) -> Any:
+    """Raise the numbers of ``slots[at]``, (TOGETHER, LANES), to the sums of a tile in a search."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (at, _, store), totals = _sums(context, builder, signature, args, TOGETHER, 1, ["contract"])
+        slots = context.make_array(signature.args[4])(context, builder, args[4])
+        start = at(slots.data, builder.mul(args[5], _LONG(TOGETHER * LANES)))
+        for j, total in enumerate(totals):
+            place = builder.bitcast(at(start, _LONG(j * LANES)), total.type.as_pointer())
+            old = builder.load(place, align=4)
+            higher = builder.fcmp_ordered(">", total, old)
+            store(builder.select(higher, total, old), start, j)
+        return context.get_dummy_value()
+
+    return types.void(queries, types.int64, panels, types.int64, slots, types.int64), build
+
+
+def _lowest(typing: Any, bits: Any) -> Any:
+    """Return the number of the lowest bit that is set; one must be."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), build
+
+
 products: Any = intrinsic(_products)
+highest: Any = intrinsic(_highest)
+lowest: Any = intrinsic(_lowest)
 above_bulk = _above(TOGETHER, 1)
 above_one = _above(1, AHEAD)
