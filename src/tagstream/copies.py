@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from tagstream.checks import LARGEST_COUNT, expect, expect_keys
 from tagstream.fastmap import Inputs
-from tagstream.kernels import compiled, compiled_loosely
+from tagstream.kernels import compiled, compiled_loosely, inner
 
 __all__ = [
     "BINS",
@@ -54,6 +54,7 @@ ROUNDING = 1e-9  # more than the order of a sum can change
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Singles = npt.NDArray[np.float32]
 
 
 class Nearest(NamedTuple):
@@ -63,7 +64,7 @@ class Nearest(NamedTuple):
     similarities: Vector
 
 
-@compiled
+@inner
 def _remember(queries: Inputs, i: int, keys: Ints, values: Vector) -> float:
     """Write a sparse row into an open-addressing table; return the sum of its squares."""
     for place in range(keys.shape[0]):
@@ -78,7 +79,7 @@ def _remember(queries: Inputs, i: int, keys: Ints, values: Vector) -> float:
     return total
 
 
-@compiled
+@inner
 def _cosine(
     stored: Inputs, a: int, queries: Inputs, i: int, mine: float, keys: Ints, values: Vector
 ) -> float:
@@ -106,7 +107,7 @@ def _cosine(
     return float(dot / product) if product > 0.0 else 0.0
 
 
-@compiled
+@inner
 def _write(queries: Inputs, i: int, places: npt.NDArray[np.float32]) -> float:
     """Write a sparse row to the places of its columns; return the sum of its squares."""
     total = 0.0
@@ -116,7 +117,7 @@ def _write(queries: Inputs, i: int, places: npt.NDArray[np.float32]) -> float:
     return total
 
 
-@compiled
+@inner
 def _quick_cosine(stored: Inputs, a: int, mine: float, places: npt.NDArray[np.float32]) -> float:
     """Return the same of a row whose numbers stand at the places of their columns."""
     dot, theirs = 0.0, 0.0
@@ -173,47 +174,39 @@ def _find_sparse(
                 places[q_indices[e]] = 0.0
 
 
-@compiled
-def _closeness(stored: Inputs, a: int, queries: Inputs, i: int, factor: Vector) -> float:
+@inner
+def _closeness(stored: Singles, a: int, queries: Singles, i: int, factor: Vector) -> float:
     """Return 1 − d²/(2p) of two dense rows whose columns are multiplied by ``factor``."""
     total = 0.0
     p = factor.shape[0]
     for k in range(p):
-        gap = (np.float64(queries.dense[i, k]) - np.float64(stored.dense[a, k])) * factor[k]
+        gap = (np.float64(queries[i, k]) - np.float64(stored[a, k])) * factor[k]
         total += gap * gap
     return float(1.0 - total / (2.0 * p))
 
 
 @compiled_loosely
-def _roughly(stored: Inputs, a: int, queries: Inputs, i: int, factor: Vector) -> float:
+def _roughly(stored: Singles, a: int, queries: Singles, i: int, factor: Vector) -> float:
     """Return about the same, several times as fast."""
     total = 0.0
     p = factor.shape[0]
     for k in range(p):
-        gap = (np.float64(queries.dense[i, k]) - np.float64(stored.dense[a, k])) * factor[k]
+        gap = (np.float64(queries[i, k]) - np.float64(stored[a, k])) * factor[k]
         total += gap * gap
     return float(1.0 - total / (2.0 * p))
 
 
 @compiled
 def find_similar(
-    indptr: Ints,
-    indices: npt.NDArray[np.int32],
-    data: npt.NDArray[np.float32],
-    dense: npt.NDArray[np.float32],
-    q_indptr: Ints,
-    q_indices: npt.NDArray[np.int32],
-    q_data: npt.NDArray[np.float32],
-    q_dense: npt.NDArray[np.float32],
+    stored: Singles,
+    queries: Singles,
     factor: Vector,
     candidates: Ints,
+    rough: Vector,
     best: Ints,
     similarities: Vector,
 ) -> None:
-    """Write what :func:`most_similar` returns of dense rows; nobody asks for the sparse ones."""
-    stored = Inputs(indptr, indices, data, dense)
-    queries = Inputs(q_indptr, q_indices, q_data, q_dense)
-    rough = np.empty(candidates.shape[1])
+    """Write what :func:`most_similar` returns of dense rows; ``rough`` is room to work in."""
     for i in range(candidates.shape[0]):
         most = -np.inf
         for c in range(candidates.shape[1]):
@@ -261,11 +254,12 @@ def most_similar(
     if len(queries.indptr):
         _find_sparse(*stored[:3], *queries[:3], rows, best, similarities)
     else:
-        find_similar(*stored, *queries, factor, rows, best, similarities)
+        rough = np.empty(rows.shape[1])
+        find_similar(stored.dense, queries.dense, factor, rows, rough, best, similarities)
     return Nearest(best, similarities)
 
 
-@compiled
+@inner
 def _bin(similarity: float) -> int:
     """Return the bin of a similarity, −1 below all of them."""
     found = -1
@@ -275,7 +269,7 @@ def _bin(similarity: float) -> int:
     return found
 
 
-@compiled
+@inner
 def _bit(packed: Bytes, row: int, j: int) -> int:
     return int(packed[row, j >> 3] >> (7 - (j & 7)) & 1)
 

@@ -398,7 +398,7 @@ def row_squares(
         out[i] = total
 
 
-@compiled
+@inner
 def _insert(
     distance: float,
     row: int,
@@ -470,7 +470,7 @@ def group_rows(points: npt.NDArray[np.float32], order: npt.NDArray[np.int32]) ->
         parts.append((middle, stop))
 
 
-@compiled
+@inner
 def _halve(
     keys: npt.NDArray[np.float32], order: npt.NDArray[np.int32], first: int, last: int, middle: int
 ) -> None:
@@ -501,7 +501,7 @@ def _error(d: int) -> float:
     return (d + 8) * 2.0**-22
 
 
-@compiled
+@inner
 def _limit(most: float, square: float, error: float, slack: float = 0.0) -> np.float32:
     """Return what a sum of :func:`scan` must reach for its row to be as near as ``most``."""
     limit = 0.5 * (square - most)
@@ -540,7 +540,7 @@ def _at_least(values: npt.NDArray[np.float32], size: int, k: int) -> np.float32:
     return np.float32(high)
 
 
-@compiled
+@inner
 def _settle(
     codes: npt.NDArray[np.float32],
     query: npt.NDArray[np.float32],
@@ -578,7 +578,7 @@ def _settle(
             best[place], rows[place] = distance, row
 
 
-@compiled
+@inner
 def _sift(
     codes: npt.NDArray[np.float32],
     query: npt.NDArray[np.float32],
@@ -598,24 +598,24 @@ def _sift(
     most = best[k - 1] + TINY
     if n >= k:
         most = min(most, _at_least(near, n, k) * (1.0 + error) + 2.0 * TINY)
-    kept = 0
+    kept: Any = np.int64(0)  # for a constant, which 0 is, all would be compiled once more
     for a in range(n):
         rough, row = near[a], waiting[a]
         near[kept], waiting[kept] = rough, row
         kept += rough * (1.0 - error) <= most
     if kept > waiting.shape[0] - GROUP:
         _settle(codes, query, waiting, kept, best, rows)
-        kept, most = 0, best[k - 1] + TINY
+        kept, most = np.int64(0), best[k - 1] + TINY
     return kept, most
 
 
-@compiled
+@inner
 def _room(k: int) -> int:
     """Return for how many rows there is room to wait; some are left when they are sifted."""
     return 2 * k + LANES + GROUP
 
 
-@compiled
+@inner
 def _measure(
     codes: npt.NDArray[np.float32],
     query: npt.NDArray[np.float32],
@@ -771,7 +771,7 @@ def scan(
         _settle(codes, queries[i], waiting[i], n, best[i], rows[i])
 
 
-@compiled
+@inner
 def _look_first(
     together: npt.NDArray[np.float32],
     panels: npt.NDArray[np.float32],
@@ -848,7 +848,7 @@ def scan_groups(
         )
 
 
-@compiled
+@inner
 def _scan_near_groups(
     codes: npt.NDArray[np.float32],
     groups: Groups,
@@ -880,7 +880,8 @@ def _scan_near_groups(
             gap = gap if gap > zero else zero
             bounds[g] += gap * gap
 
-    most, square, error, n = best[k - 1] + TINY, 0.0, _error(r), 0
+    most, square, error = best[k - 1] + TINY, 0.0, _error(r)
+    n: Any = np.int64(0)  # no constant
     limits, masks = np.empty((1, 1), np.float32), np.empty(AHEAD, np.uint16)
     sums, alone = np.empty((AHEAD, LANES), np.float32), np.empty((1, r, 1), np.float32)
     near, waiting = np.empty(_room(k), np.float32), np.empty(_room(k), np.int64)
@@ -927,7 +928,7 @@ def _scan_near_groups(
     _settle(codes, query, waiting, n, best, rows)
 
 
-@compiled
+@inner
 def _sort_turns(turns: npt.NDArray[np.int64], bounds: npt.NDArray[np.float32]) -> None:
     """Put groups into the order of their bounds, if they are few."""
     if turns.shape[0] > 256:
@@ -953,7 +954,8 @@ def scan_one(
 ) -> None:
     """Do the same for one query."""
     d, k = query.shape[0], best.shape[0]
-    most, square, error, n = best[k - 1] + TINY, 0.0, _error(d), 0
+    most, square, error = best[k - 1] + TINY, 0.0, _error(d)
+    n: Any = np.int64(0)  # no constant
     limits, masks = np.empty((1, 1), np.float32), np.empty(AHEAD, np.uint16)
     sums, alone = np.empty((AHEAD, LANES), np.float32), np.empty((1, d, 1), np.float32)
     near, waiting = np.empty(_room(k), np.float32), np.empty(_room(k), np.int64)

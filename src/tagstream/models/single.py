@@ -25,7 +25,7 @@ from tagstream.copies import blend_items, find_similar, learn_copies
 from tagstream.embedding import Embedding
 from tagstream.fastmap import Inputs, inputs_of
 from tagstream.head import Evidence
-from tagstream.kernels import compiled, project_dense, scan_one
+from tagstream.kernels import compiled, inner, project_rows, scan_one
 from tagstream.labels import Labels
 from tagstream.memory import LocalStore, Store
 from tagstream.space import Space
@@ -65,12 +65,17 @@ class Looked(NamedTuple):
     similarity: Vector
 
 
-@compiled
+@inner
 def _nearest(
-    stored: Singles, panels: Singles, skip: int, query: Singles, first: int, found: Ints
+    stored: Singles,
+    panels: Singles,
+    skip: int,
+    query: Singles,
+    first: int,
+    best: Vector,
+    found: Ints,
 ) -> None:
     """Write the positions of the nearest of all stored rows from ``first`` on."""
-    best = np.empty(found.shape[0])
     for a in range(found.shape[0]):
         best[a], found[a] = np.inf, -1
     scan_one(stored, panels, skip, query, first, stored.shape[0], best, found)
@@ -79,10 +84,11 @@ def _nearest(
 @compiled
 def _look(
     row: Singles,
-    inputs: Singles,
-    P: npt.NDArray[np.floating[Any]],
+    inputs: Vector,
+    P: Vector,
     c: Vector,
     codec: Vector,
+    none: Vector,
     factor: Vector,
     rows: Singles,
     codes: Singles,
@@ -92,6 +98,9 @@ def _look(
     recent_panels: Singles,
     recent_skip: int,
     first: int,
+    wide: Vector,
+    best: Vector,
+    candidates: Ints,
     z: Vector,
     code: Singles,
     scaled: Singles,
@@ -102,22 +111,21 @@ def _look(
 ) -> None:
     """Write what there is to know about the item ``row`` (1, p), which P takes as ``inputs``.
 
-    The stored rows, their codes and the latest ones scaled are followed by what is written, see
-    :class:`Looked`.  ``first`` is 0: as a constant it would have everything compiled once more.
+    The stored rows, their codes and the latest ones scaled are followed by room to work in and by
+    what is written, see :class:`Looked`; ``none`` is zeros.  ``first`` is 0: as a constant it would
+    have everything compiled once more.
     """
-    project_dense(inputs, P, c, z)
+    project_rows(inputs, P, c, z)
     for j in range(z.shape[1]):
         z[0, j] = max(min(z[0, j], LARGEST_VALUE), -LARGEST_VALUE)
-    wide, none = np.empty((1, code.shape[1])), np.zeros(code.shape[1])
-    project_dense(z, codec, none, wide)
+    project_rows(z, codec, none, wide)
     for j in range(code.shape[1]):
         code[0, j] = max(min(wide[0, j], LARGEST_VALUE), -LARGEST_VALUE)
-    _nearest(codes, panels, skip, code[0], first, found[0])
+    n = found.shape[1]
+    _nearest(codes, panels, skip, code[0], first, best[:n], found[0])
     for k in range(row.shape[1]):
         scaled[0, k] = np.float64(row[0, k]) * factor[k]
-    _nearest(recent, recent_panels, recent_skip, scaled[0], first, near[0])
-    n = found.shape[1]
-    candidates = np.empty((1, n + 1), np.int64)
+    _nearest(recent, recent_panels, recent_skip, scaled[0], first, best[: near.shape[1]], near[0])
     for a in range(n):
         candidates[0, a] = found[0, a]
     for a in range(near.shape[1]):
@@ -125,15 +133,7 @@ def _look(
             near[0, a] += rows.shape[0] - recent.shape[0]
     candidates[0, n] = near[0, 0]
     copy_of[0], similarity[0] = -1, -np.inf
-    nowhere, columns, numbers = (
-        np.empty(0, np.int64),
-        np.empty(0, np.int32),
-        np.empty(0, np.float32),
-    )
-    find_similar(
-        nowhere, columns, numbers, rows, nowhere, columns, numbers, row,
-        factor, candidates, copy_of, similarity,
-    )  # fmt: skip
+    find_similar(rows, row, factor, candidates, best, copy_of, similarity)
 
 
 class Asked(NamedTuple):
@@ -186,8 +186,10 @@ def look(
         np.empty(1),
     )
     arrays: Any = (
-        row, inputs, project.P, project.c, codec, belief.factor, *store.arrays(), recent.live,
-        *recent.panels, 0, *looked,
+        row, inputs.astype(np.float64), project.P, project.c, codec, np.zeros(codec.shape[1]),
+        belief.factor, *store.arrays(), recent.live, *recent.panels, 0,
+        np.empty((1, codec.shape[1])), np.empty(max(belief.n_votes, NEAR) + 1),
+        np.empty((1, belief.n_votes + 1), np.int64), *looked,
     )  # fmt: skip
     _look(*arrays)
     return Asked(key, project, inputs_of(inputs), looked)
