@@ -22,7 +22,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse as sp
-from scipy.special import ndtri
 
 from tagstream.data.dataset import Dataset, Matrix
 
@@ -115,6 +114,8 @@ def make_stream(
 
     frequency = 1 / np.sqrt(np.arange(1, q + 1))
     frequency *= cardinality / frequency.sum()
+    from scipy.special import ndtri  # a short command does without it
+
     Y = scores > ndtri(1 - np.minimum(frequency, 0.5))
     first_late = n // 3 + np.arange(n_late) * (n // 3) // max(n_late, 1)
     Y[:, q - n_late :] &= np.arange(n)[:, None] >= first_late
