@@ -7,7 +7,7 @@ import pytest
 
 from checks import assert_same_state
 from tagstream import OML, make_stream, projection
-from tagstream.models import single
+from tagstream.models import oml, single
 
 pytestmark = pytest.mark.exact
 
@@ -15,6 +15,19 @@ pytestmark = pytest.mark.exact
 @pytest.fixture(autouse=True)
 def small_lifts(monkeypatch):
     monkeypatch.setattr(projection, "LIFT_SIZE", 40)
+    monkeypatch.setattr(oml, "FIRST_SINGLES", 0)
+
+
+def test_the_first_items_go_the_way_of_blocks(monkeypatch):
+    looked, look = [], single.look
+    monkeypatch.setattr(oml, "FIRST_SINGLES", 6)
+    monkeypatch.setattr(single, "look", lambda *a: looked.append(1) or look(*a))
+    X, Y = draw()
+    model = OML(random_state=0).partial_fit(X[:60], Y[:60])
+    for t in range(60, 65):
+        assert len(looked) == 2 * max(t - 63, 0)
+        model.predict_one(X[t])
+        model.learn_one(X[t], Y[t])
 
 
 def draw(n=230, p=9, q=11, seed=0):

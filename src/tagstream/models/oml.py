@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OML"]
 
+FIRST_SINGLES = 500  # single items that take the way of blocks
 FEW_ROWS = 16  # that are learnt together, up to which a fit is gone on with at each call
 PATIENCE = 4e-3  # seconds of that, for each row
 
@@ -109,6 +110,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     """
 
     _asked: single.Asked | None = None  # the last single item
+    _n_single = 0  # how often one was asked about, or learnt
     _renewal: Renewal | None = None  # the fit of P that is under way
 
     def __init__(
@@ -209,8 +211,14 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             belief.learn(items, labels, store, seen)
 
     def _plain_case(self, rows: Rows) -> tuple[LocalStore, Belief] | None:
-        """Return what :mod:`tagstream.models.single` needs, if this is one row and its case."""
+        """Return what :mod:`tagstream.models.single` needs, if this is one row and its case.
+
+        Not for the first ones: who asks about a few only shall not wait until it is compiled.
+        """
         if rows.shape[0] != 1:
+            return None
+        self._n_single += 1
+        if self._n_single <= FIRST_SINGLES:
             return None
         return single.plain_case(self._embedding, self._store, self._belief)
 
