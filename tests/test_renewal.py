@@ -179,6 +179,19 @@ def test_what_is_learnt_meanwhile_is_known_to_the_new_fast_map(setting):
 
 
 @pytest.mark.parametrize("setting", ["default", "sparse"])
+@pytest.mark.parametrize("cut", [1, 50])
+def test_items_of_which_nothing_is_known_teach_nothing_meanwhile(setting, cut):
+    model, X, Y = under_way(setting)
+    left = model._renewal.at - model.n_seen_
+    for first in range(0, left, cut):
+        part = slice(first, min(first + cut, left))
+        model.partial_fit(X[part], np.full(Y[part].shape, np.nan))
+    assert model._renewal is None
+    assert not model._belief.fast.state.D.any()
+    assert not model._belief.fast.state.added.any()
+
+
+@pytest.mark.parametrize("setting", ["default", "sparse"])
 def test_a_correction_meanwhile_holds_when_the_fit_takes_effect(setting):
     model, X, Y = under_way(setting)
     item = model.ids_[40]

@@ -99,8 +99,14 @@ class Renewal:
         made = renewed.embedding(event.rows, q)
         if event.number is not None:
             renewed.coded.add(event.number, made.codes)
-        if fast is not None:
-            fast.learn(made.inputs, made.Z, *event.labels)
+        if fast is None:
+            return
+        Y, known = event.labels
+        if event.number is not None and known is not None and not known.any(axis=1).all():
+            some = known.any(axis=1)  # of whom nothing is known, nothing is learnt
+            Y, known = Y[some], known[some]
+            made = renewed.embedding(event.rows[some], q)
+        fast.learn(made.inputs, made.Z, Y, known)
 
     def _grow(self, renewed: Renewed, q: int) -> FastMap | None:
         """Have ``q`` labels, as the learner came to have; return the new fast map."""
