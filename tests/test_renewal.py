@@ -277,3 +277,20 @@ def test_a_file_with_a_fit_that_makes_no_sense_is_refused(name, value):
     state["learner"]["renewal"][name] = value
     with pytest.raises((ValueError, TypeError)):
         OML.from_state(state)
+
+
+BAD_MOMENTS = {
+    "mean": [np.full(5, np.nan), np.zeros(3), None],
+    "deviation": [np.zeros(5), np.full(5, -1.0), np.full(5, np.inf)],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(n, v) for n, values in BAD_MOMENTS.items() for v in values]
+)
+def test_a_file_with_moments_that_make_no_sense_is_refused(name, value):
+    state = under_way()[0].to_state()
+    OML.from_state(state)
+    state["learner"]["moments"][name] = value
+    with pytest.raises(ValueError, match=name):
+        OML.from_state(state)

@@ -25,7 +25,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream import projection
-from tagstream.checks import LARGEST_VALUE, Rows, bits_of, blas_threads, check_number, expect
+from tagstream.checks import (
+    LARGEST_VALUE,
+    Rows,
+    bits_of,
+    blas_threads,
+    check_number,
+    expect,
+    expect_keys,
+)
 from tagstream.examples import Examples, Tree
 from tagstream.fastmap import Basis, Inputs, inputs_of
 from tagstream.labels import Labels
@@ -375,11 +383,17 @@ class Embedding:
             "projection": None if self.projection is None else self.projection.dump(),
             "reduction": None if self.reduction is None else self.reduction.dump(),
             "choice": None if self.choice is None else asdict(self.choice),
-            "moments": None if self.moments is None else [*map(np.copy, self.moments)],
+            "moments": self._dump_moments(),
             "seed": self.seed,
             "next_fit": self.next_fit,
             "next_choice": self.next_choice,
         }
+
+    def _dump_moments(self) -> dict[str, Any] | None:
+        if self.moments is None:
+            return None
+        mean, deviation = self.moments
+        return {"mean": mean.copy(), "deviation": deviation.copy()}
 
     @classmethod
     def load(
@@ -417,12 +431,14 @@ class Embedding:
         elif fitted:
             raise ValueError("a projection must come with its choice")
         if state["moments"] is not None:
-            if sparse or not fitted or len(state["moments"]) != 2:
-                raise ValueError("moments must be two, of dense rows that P was fitted on")
-            most = LARGEST_VALUE
+            expect_keys("moments", state["moments"], "mean", "deviation")
+            if sparse or not fitted:
+                raise ValueError("moments must be those of dense rows that P was fitted on")
+            most, least = LARGEST_VALUE, np.finfo(np.float64).tiny
+            mean, deviation = state["moments"]["mean"], state["moments"]["deviation"]
             made.moments = (
-                expect("mean", state["moments"][0], np.float64, (p,), least=-most, most=most),
-                expect("deviation", state["moments"][1], np.float64, (p,), least=1e-300, most=most),
+                expect("mean", mean, np.float64, (p,), least=-most, most=most),
+                expect("deviation", deviation, np.float64, (p,), least=least, most=most),
             )
         made.next_fit, made.next_choice = state["next_fit"], state["next_choice"]
         return made
