@@ -308,7 +308,8 @@ class Embedding:
         self.space.renew()
         self._make_coder()
         self._last = None
-        coded = yield from store.encoding(self.encoder())
+        dear = self.projection.lift is not None
+        coded = yield from store.encoding(self.encoder(), dear=dear)
         return Renewed(self, spread, coded)
 
     def take_over(self, renewed: Renewed, store: Store, *, changed: bool) -> None:

@@ -195,8 +195,11 @@ class Store(Protocol):
     def encode(self, encode: Callable[[Rows], Singles]) -> None:
         """Give every stored example the code that ``encode(rows)`` makes."""
 
-    def encoding(self, encode: Callable[[Rows], Singles]) -> Steps[Coded]:
-        """Make such codes in steps, for :meth:`adopt`, of a picture that stays as it is."""
+    def encoding(self, encode: Callable[[Rows], Singles], *, dear: bool = False) -> Steps[Coded]:
+        """Make such codes in steps, for :meth:`adopt`, of a picture that stays as it is.
+
+        ``dear``: some rows are so much work that they are worth a thread.
+        """
 
     def adopt(self, coded: Coded, encode: Callable[[Rows], Singles]) -> None:
         """Take over codes that were made ahead by ``encode``, of what is still stored."""
@@ -948,7 +951,7 @@ class LocalStore:
         """Give every stored example the code that ``encode(rows)`` makes."""
         self.adopt(finish(self.encoding(encode)), encode)
 
-    def encoding(self, encode: Callable[[Rows], Singles]) -> Steps[Coded]:
+    def encoding(self, encode: Callable[[Rows], Singles], *, dear: bool = False) -> Steps[Coded]:
         """Make such codes in steps, for :meth:`adopt`, of a picture that stays as it is."""
         examples, n = self.examples(), len(self)
         parts: list[Singles] = []
@@ -956,7 +959,7 @@ class LocalStore:
         def made(first: int) -> Singles:
             return encode(examples.rows_of(slice(first, min(first + ENCODED, n))))
 
-        yield Work(made, range(0, max(n, 1), ENCODED), parts.append, n > SHARED_CODES)
+        yield Work(made, range(0, max(n, 1), ENCODED), parts.append, dear and n > SHARED_CODES)
         return Coded(self.numbers(np.arange(len(self))), parts)
 
     def adopt(self, coded: Coded, encode: Callable[[Rows], Singles]) -> None:

@@ -352,7 +352,7 @@ class ShardedStore:
         """Give every stored example the code that ``encode(rows)`` makes."""
         self._change_all("encode", LocalStore.encode, encode)
 
-    def encoding(self, encode: Callable[[Rows], Singles]) -> Steps[Coded]:
+    def encoding(self, encode: Callable[[Rows], Singles], *, dear: bool = False) -> Steps[Coded]:
         """Return nothing yet: shards make their codes when these are taken over."""
         yield PAUSE
         return Coded(np.empty(0, np.int64), [])
