@@ -169,7 +169,7 @@ def run(quick: bool) -> Section:
             first["this"],
             5,
             unit="s",
-            limit="numba types, lowers and optimises about 65 functions",
+            limit="numba types, lowers and optimises about 55 functions",
         )
     )
     lines = {name: _run(python, "one_line", 1)["seconds"] for name, python in versions.items()}
