@@ -671,14 +671,16 @@ class SparseRows:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._ends = _Sliding(None, np.int64)  # of each row, counted from the first entry ever
+        # Where each row begins, and where the last ends, counted from the first entry ever.
+        self._bounds = _Sliding(None, np.int64)
+        self._bounds.append(np.zeros(1, np.int64))
         self._indices = _Sliding(None, np.int32)
         self._data = _Sliding(None, np.float32)
         self._norms = _Sliding(None, np.float64)
         self._dropped = 0  # entries before the first live one
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._bounds) - 1
 
     @property
     def live(self) -> sp.csr_matrix:
@@ -697,21 +699,21 @@ class SparseRows:
     @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
-        parts = (self._ends, self._indices, self._data, self._norms)
+        parts = (self._bounds, self._indices, self._data, self._norms)
         return sum(part.nbytes for part in parts)
 
     def snapshot(self) -> SparseRows:
         """Return an immutable picture."""
         twin = object.__new__(SparseRows)
         twin.width, twin._dropped = self.width, self._dropped
-        twin._ends, twin._norms = self._ends.snapshot(), self._norms.snapshot()
+        twin._bounds, twin._norms = self._bounds.snapshot(), self._norms.snapshot()
         twin._indices, twin._data = self._indices.snapshot(), self._data.snapshot()
         return twin
 
     def append(self, rows: sp.csr_matrix) -> None:
         """Add rows at the end."""
         indptr = rows.indptr.astype(np.int64)
-        self._ends.append(self._dropped + len(self._data) + indptr[1:])
+        self._bounds.append(self._dropped + len(self._data) + indptr[1:])
         self._indices.append(rows.indices)
         new = self._data.room(len(rows.data))
         new[:] = rows.data
@@ -720,20 +722,20 @@ class SparseRows:
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
         if n:
-            entries = int(self._ends.live[n - 1]) - self._dropped
+            entries = int(self._bounds.live[n]) - self._dropped
             self._dropped += entries
             self._indices.drop(entries)
             self._data.drop(entries)
-            self._ends.drop(n)
+            self._bounds.drop(n)
             self._norms.drop(n)
 
     def remove(self, position: int) -> None:
         """Take one row out."""
         bounds = self._indptr()
         first, stop = int(bounds[position]), int(bounds[position + 1])
-        ends = np.delete(self._ends.live, position)
-        ends[position:] -= stop - first
-        self._ends.replace(ends)
+        bounds = np.delete(self._bounds.live, position + 1)
+        bounds[position + 1 :] -= stop - first
+        self._bounds.replace(bounds)
         self._norms.remove(position, position + 1)
         self._indices.remove(first, stop)
         self._data.remove(first, stop)
@@ -758,7 +760,9 @@ class SparseRows:
         return best, found
 
     def _indptr(self) -> Positions:
-        return np.concatenate(([0], self._ends.live - self._dropped))
+        bounds: Positions = self._bounds.live
+        # While nothing was dropped they are what is asked for: no copy for every item that comes.
+        return bounds - self._dropped if self._dropped else bounds
 
 
 class LocalStore:
