@@ -46,12 +46,22 @@ from tagstream.steps import PAUSE, Steps
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["STATE", "Embedded", "Embedding", "Renewed"]
+__all__ = ["STATE", "Embedded", "Embedding", "Renewed", "Wanted"]
 
 STATE = ("space", "projection", "reduction", "choice", "moments", "seed", "next_fit", "next_choice")
 KEPT = 1000  # dense examples from which on features stay until the next choice
 Moments = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 LARGEST_LIFT = 1 << 28  # numbers of a lift of sparse rows, which it fills in
+
+
+class Wanted(NamedTuple):
+    """What P is to be, as parameters of a learner say; see :func:`tagstream.projection.choose`."""
+
+    scale: str | None
+    lift: str | None
+    ridge: float | str
+    n_neighbors: int
+    rule: float
 
 
 class Renewed(NamedTuple):
@@ -231,40 +241,18 @@ class Embedding:
         """Tell whether a fit of ``t`` examples is to choose first."""
         return self.choice is None or t >= self.next_choice
 
-    def renewing(
-        self,
-        t: int,
-        store: Store,
-        *,
-        scale: str | None,
-        lift: str | None,
-        ridge: float | str,
-        n_neighbors: int,
-        rule: float,
-    ) -> Steps[Renewed | None]:
+    def renewing(self, t: int, store: Store, wanted: Wanted) -> Steps[Renewed | None]:
         """Fit P after ``t`` examples, choosing first where that is due, and encode all again.
 
         In steps, by a twin of what is here now, for :meth:`take_over`; nothing changes here before
-        that.  ``store`` must stay as it is meanwhile.  The other parameters are those of
-        :func:`tagstream.projection.choose`.  Return None if nothing is stored: all was forgotten.
+        that.  ``store`` must stay as it is meanwhile.  Return None if nothing is stored: all was
+        forgotten.
         """
         twin = self.snapshot()
         twin.space, twin.turned = self.space.twin(), None
-        return twin._renew(
-            t, store, scale=scale, lift=lift, ridge=ridge, n_neighbors=n_neighbors, rule=rule
-        )
+        return twin._renew(t, store, wanted)
 
-    def _renew(
-        self,
-        t: int,
-        store: Store,
-        *,
-        scale: str | None,
-        lift: str | None,
-        ridge: float | str,
-        n_neighbors: int,
-        rule: float,
-    ) -> Steps[Renewed | None]:
+    def _renew(self, t: int, store: Store, wanted: Wanted) -> Steps[Renewed | None]:
         if not len(store):
             return None
         examples, window = store.examples(), store.window
@@ -283,8 +271,7 @@ class Embedding:
         if due:
             sample = min(projection.SAMPLE, max(64, quarter)) if full else projection.SAMPLE
             self.choice, design = yield from projection.choose(
-                examples, scale=scale, lift=lift, ridge=ridge, n_neighbors=n_neighbors,
-                rule=rule, lift_size=lift_size, sample=sample, seed=self.seed,
+                examples, **wanted._asdict(), lift_size=lift_size, sample=sample, seed=self.seed,
                 reduction=self.reduction, last=self.choice, before=self._sums,
             )  # fmt: skip
             self.next_choice = next_choice(t, window)

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from tagstream import projection
 from tagstream.belief import Belief, Items
 from tagstream.checks import Rows, check_choice, check_number, expect_keys
-from tagstream.embedding import STATE, Embedding
+from tagstream.embedding import STATE, Embedding, Wanted
 from tagstream.fastmap import inputs_of
 from tagstream.labels import Labels
 from tagstream.memory import LocalStore
@@ -245,10 +245,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         # From which share of the votes on a label is counted when P is chosen.
         rule = 0.5 if isinstance(self.decide, str) else float(self.decide)
         self._embedding.next_fit = next_fit(seen, self._store.window)
-        steps = self._embedding.renewing(
-            seen, self._store.snapshot() if later else self._store, scale=self.scale,
-            lift=self.lift, ridge=self.ridge, n_neighbors=self.n_neighbors, rule=rule,
-        )  # fmt: skip
+        wanted = Wanted(self.scale, self.lift, self.ridge, self.n_neighbors, rule)
+        store = self._store.snapshot() if later else self._store
+        steps = self._embedding.renewing(seen, store, wanted)
         self._renewal = Renewal(seen + later, steps, self._belief)
         if not later:
             self._take_effect()
