@@ -24,6 +24,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.runtime.nrt import rtsys
 from numba.extending import overload
 
+from tagstream import lines
 from tagstream.tiles import (
     AHEAD,
     LANES,
@@ -40,6 +41,7 @@ __all__ = [
     "BOX",
     "GROUP",
     "Groups",
+    "add_products",
     "add_rows",
     "cast_shadows",
     "column_products",
@@ -68,6 +70,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+WIDE = 64  # columns up to which a sum of rows is made in registers
 MANY = 16  # rows for which it is worth to lay a matrix out for tiles
 AT_ONCE = 4096  # rows that are converted to another precision at a time
 
@@ -269,6 +272,50 @@ overload(project_dense)(
 )
 
 
+@inner
+def add_products(
+    total: npt.NDArray[np.float64],
+    W: npt.NDArray[np.floating[Any]],
+    rows: Any,
+    x: npt.NDArray[np.floating[Any]],
+    first: int,
+    last: int,
+) -> None:
+    """Add x_e W[rows_e] to ``total`` for e from ``first`` to ``last``, one after the other.
+
+    Where ``rows`` is None the row of e is e.  W may have fewer columns than ``total``.
+    """
+    m = W.shape[1]
+    if m > WIDE:  # a row of many columns is better read at once
+        for e in range(first, last):
+            row = np.int64(e)
+            if rows is not None:
+                row = np.int64(rows[e])
+            factor = np.float64(x[e])
+            for j in range(m):
+                total[j] += factor * W[row, j]
+        return
+    for b in range(0, m, 4 * lines.WIDTH):
+        n0 = m - b
+        n1, n2, n3 = n0 - lines.WIDTH, n0 - 2 * lines.WIDTH, n0 - 3 * lines.WIDTH
+        b1, b2, b3 = b + lines.WIDTH, b + 2 * lines.WIDTH, b + 3 * lines.WIDTH
+        a0, a1 = lines.load(total, b, n0), lines.load(total, b1, n1)
+        a2, a3 = lines.load(total, b2, n2), lines.load(total, b3, n3)
+        for e in range(first, last):
+            row = np.int64(e)
+            if rows is not None:
+                row = np.int64(rows[e])
+            factor, at = lines.spread(np.float64(x[e])), row * m
+            a0 = lines.add(a0, lines.multiply(factor, lines.load(W, at + b, n0)))
+            a1 = lines.add(a1, lines.multiply(factor, lines.load(W, at + b1, n1)))
+            a2 = lines.add(a2, lines.multiply(factor, lines.load(W, at + b2, n2)))
+            a3 = lines.add(a3, lines.multiply(factor, lines.load(W, at + b3, n3)))
+        lines.store(total, b, n0, a0)
+        lines.store(total, b1, n1, a1)
+        lines.store(total, b2, n2, a2)
+        lines.store(total, b3, n3, a3)
+
+
 @compiled
 def project_sparse(
     indptr: npt.NDArray[np.int64],
@@ -279,15 +326,10 @@ def project_sparse(
     out: npt.NDArray[np.float64],
 ) -> None:
     """``out = X W + c`` for CSR rows X (n, p), W (p, m), c (m,), out (n, m)."""
-    m = W.shape[1]
     for i in range(out.shape[0]):
-        for j in range(m):
+        for j in range(W.shape[1]):
             out[i, j] = c[j]
-        for e in range(indptr[i], indptr[i + 1]):
-            x = np.float64(data[e])
-            k = indices[e]
-            for j in range(m):
-                out[i, j] += x * W[k, j]
+        add_products(out[i], W, indices, data, indptr[i], indptr[i + 1])
 
 
 @compiled
