@@ -57,6 +57,34 @@ def test_sparse_and_dense_products_are_the_same_bits(dtype):
     np.testing.assert_array_equal(sparse, dense)
 
 
+@pytest.mark.parametrize("width", [3, 16, 28, 33, 70])
+def test_sparse_rows_times_lines_are_summed_one_entry_after_the_other(width):
+    rng = np.random.default_rng(3)
+    X = thinned(rng, 9, 12)
+    X[4] = X[8] = X[:, 5] = 0
+    W, out = kernels.line_zeros(12, width), kernels.line_zeros(9, width)
+    spread = kernels.line_zeros(12, width)
+    assert W.shape[1] % 16 == 0 <= W.shape[1] - width < 16
+    W[:], out[:], spread[:] = (rng.normal(size=A.shape) for A in (W, out, spread))
+    rows, columns = out.copy(), spread.copy()
+    for i, k in np.argwhere(X):
+        rows[i] += X[i, k] * W[k]
+    kernels.add_products(*csr(X), W, out)
+    np.testing.assert_array_equal(out, rows)
+    for i, k in np.argwhere(X):
+        columns[k] += X[i, k] * rows[i]
+    kernels.add_transposed_products(*csr(X), out, spread)
+    np.testing.assert_array_equal(spread, columns)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 100, 10_000])
+def test_each_row_of_lines_begins_with_a_line(n):
+    rows = kernels.line_zeros(n, 20)
+    assert rows.shape == (n, 32)
+    assert rows.ctypes.data % 64 == 0 or not n
+    assert not rows.any()
+
+
 def test_rows_are_split_into_filled_columns_and_the_others():
     X = thinned(np.random.default_rng(2), 13, 20)
     place = np.full(20, -1, np.int32)
