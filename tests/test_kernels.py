@@ -77,6 +77,18 @@ def test_sparse_rows_times_lines_are_summed_one_entry_after_the_other(width):
     np.testing.assert_array_equal(spread, columns)
 
 
+def test_inner_products_of_sparse_rows_are_summed_one_entry_after_the_other():
+    X = thinned(np.random.default_rng(4), 10, 30)
+    X[3] = X[:, 7] = 0
+    indptr, indices, data = csr(X)
+    starts = np.concatenate([[0], np.cumsum((X != 0).sum(axis=0))])
+    out, expected = np.zeros((10, 10)), np.zeros((10, 10))
+    kernels.add_inner_products(indptr, indices, data, starts, out)
+    for k in range(30):
+        expected += np.outer(X[:, k].astype(np.float64), X[:, k].astype(np.float64))
+    np.testing.assert_array_equal(out, expected)
+
+
 @pytest.mark.parametrize("n", [0, 1, 5, 100, 10_000])
 def test_each_row_of_lines_begins_with_a_line(n):
     rows = kernels.line_zeros(n, 20)

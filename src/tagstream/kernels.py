@@ -45,6 +45,7 @@ __all__ = [
     "GROUP",
     "Groups",
     "add_columns",
+    "add_inner_products",
     "add_products",
     "add_rows",
     "add_transposed_products",
@@ -355,6 +356,34 @@ def add_columns(
         x, k = np.float64(data[e]), indices[e]
         sums[k] += x
         squares[k] += x * x
+
+
+@compiled
+def add_inner_products(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    starts: npt.NDArray[np.int64],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out = X Xᵀ`` for CSR rows X (n, p), out (n, n) of zeros.
+
+    Each row is multiplied with those before it that share a column, which are listed as they come,
+    those of column k from place ``starts[k]`` on.
+    """
+    rows, values = np.empty(data.shape[0], np.int32), np.empty(data.shape[0], np.float32)
+    ends = starts.copy()
+    for i in range(out.shape[0]):
+        products = out[i]
+        for e in range(indptr[i], indptr[i + 1]):
+            k, x = indices[e], np.float64(data[e])
+            end = ends[k]
+            rows[end], values[end], ends[k] = i, data[e], end + 1
+            for a in range(starts[k], end + 1):
+                products[rows[a]] += x * np.float64(values[a])
+    for i in range(out.shape[0]):
+        for j in range(i):
+            out[j, i] = out[i, j]
 
 
 @compiled

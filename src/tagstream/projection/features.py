@@ -33,6 +33,7 @@ from tagstream.checks import (
 from tagstream.examples import Examples, evenly
 from tagstream.kernels import (
     add_columns,
+    add_inner_products,
     add_products,
     add_transposed_products,
     dense_squares,
@@ -236,6 +237,9 @@ class Features:
             data = (data / self.deviation[a:][indices]).astype(np.float32)
         kept = sp.csr_matrix((n, len(self.columns) - a), dtype=np.float32)
         kept.data, kept.indices, kept.indptr = data, indices, ends.astype(rows.indptr.dtype)
+        # No entry is there twice, and no product asks for a row's entries in order: scipy, which
+        # would sort them before it copies them, is not to look.
+        kept.has_canonical_format = True
         return Joined(dense, kept) if a else kept
 
     @cached_property
@@ -509,6 +513,12 @@ def inner_products(X: Any) -> Matrix:
     """Return XXᵀ of rows, dense, CSR or joined, in double precision."""
     if isinstance(X, Joined):
         return inner_products(X.dense) + inner_products(X.rest)
+    if sp.issparse(X) and X.format == "csr" and X.dtype == np.float32:
+        starts = np.zeros(X.shape[1] + 1, np.int64)
+        np.cumsum(np.bincount(X.indices, minlength=X.shape[1]), out=starts[1:])
+        K = np.zeros((X.shape[0], X.shape[0]))
+        add_inner_products(X.indptr.astype(np.int64), X.indices, X.data, starts, K)
+        return K
     X = X.astype(np.float64)
     K = X @ X.T
     return np.asarray(K.toarray() if sp.issparse(K) else K)

@@ -486,12 +486,8 @@ def fit(
     In steps, as all that passes over the examples.  ``start`` is an earlier projection of the same
     kind, from which an iterative solution sets out; the direct ones do not need it.
     """
-    features, guess = design.features, None
-    if features.columns is not None and start is not None and start.columns is not None:
-        guess = start.rows_of(features.columns)
-        if features.deviation is not None:
-            guess *= features.deviation[:, None]
-    P, shift, mid, variances = yield from _solve(design, ridge, guess)
+    features = design.features
+    P, shift, mid, variances = yield from _solve(design, ridge, start)
     P = np.ascontiguousarray(P)  # in the one order kernels are compiled for
     c = design.mean + shift - _weighted(mid + features.offset, P)
     mean, deviation = features.moments or (None, None)
@@ -516,11 +512,13 @@ def fit(
     return Projection(P, c, unit=features.unit), spread
 
 
-def _solve(X: Design, ridge: float, start: Any) -> Steps[tuple[Any, Matrix, Matrix, Matrix]]:
+def _solve(
+    X: Design, ridge: float, last: Projection | None
+) -> Steps[tuple[Any, Matrix, Matrix, Matrix]]:
     """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T.
 
     Return P, s, and the mean and the centred squares of the features.  An iterative solution sets
-    out from ``start``, if there is one, and changes it.
+    out from the ``last`` projection, if that is of the same kind.
 
     When all is known, s = 0 and P solves (X̃ᵀX̃ + ρI)P = X̃ᵀT.  Otherwise each label has
     equations of its own, solved for all labels at once by conjugate gradients, for which the
@@ -569,8 +567,8 @@ def _solve(X: Design, ridge: float, start: Any) -> Steps[tuple[Any, Matrix, Matr
         # A constant column has nothing but rounding errors to offer.
         flat = variances <= 1e-6 * X.n * mid**2
         diagonal = np.where(flat, np.inf, variances + ridge)
-        cold = start is None
-        start = np.zeros((X.p, X.q)) if start is None else start
+        found = _weights(last, X.features)
+        cold, start = found is None, np.zeros((X.p, X.q)) if found is None else found
         start[flat] = 0.0
         tolerance, rounds = 1e-3, ROUNDS if cold or X.masked else WARM_ROUNDS
         if not X.masked and X.features.kernel is None:  # turned features are made in double
@@ -593,6 +591,16 @@ def _solve(X: Design, ridge: float, start: Any) -> Steps[tuple[Any, Matrix, Matr
         right, np.vstack([start, none]), tolerance, rounds,
     )  # fmt: skip
     return X.features.original(V[:-1]), V[-1], mid, variances
+
+
+def _weights(last: Projection | None, features: Features) -> npt.NDArray[Any] | None:
+    """Return the weights that sparse features have in a projection; None of other kinds."""
+    if features.columns is None or last is None or last.columns is None:
+        return None
+    weights = last.rows_of(features.columns)
+    if features.deviation is not None:
+        weights *= features.deviation[:, None]
+    return weights
 
 
 def _solve_whole(X: Design, ridge: float) -> Steps[tuple[Matrix, Matrix, Matrix, Matrix]]:
