@@ -47,11 +47,13 @@ def test_a_projected_row_is_the_sum_in_the_order_of_the_features(dtype, n):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sparse_and_dense_products_are_the_same_bits(dtype):
+@pytest.mark.parametrize("m", [1, 7, 8, 28, 32, 35, 70])
+def test_sparse_and_dense_products_are_the_same_bits(m, dtype):
     rng = np.random.default_rng(2)
-    X, c = thinned(rng, 13, 20), rng.normal(size=4)
-    W = rng.normal(size=(20, 4)).astype(dtype)
-    dense, sparse = np.empty((13, 4)), np.empty((13, 4))
+    X, c = thinned(rng, 13, 20), rng.normal(size=m)
+    X[3] = 0
+    W = rng.normal(size=(20, m)).astype(dtype)
+    dense, sparse = np.empty((13, m)), np.empty((13, m))
     kernels.project_dense(X, W.astype(np.float64), c, dense)
     kernels.project_sparse(*csr(X), W, c, sparse)
     np.testing.assert_array_equal(sparse, dense)

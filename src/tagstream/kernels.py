@@ -26,6 +26,7 @@ from numba.extending import overload
 
 from tagstream.tiles import (
     AHEAD,
+    EIGHT,
     LANES,
     LINE,
     TOGETHER,
@@ -33,6 +34,7 @@ from tagstream.tiles import (
     above_one,
     add_line,
     add_lines,
+    double_sums,
     highest,
     lowest,
     products,
@@ -290,13 +292,16 @@ def project_sparse(
     """``out = X W + c`` for CSR rows X (n, p), W (p, m), c (m,), out (n, m)."""
     m = W.shape[1]
     for i in range(out.shape[0]):
-        for j in range(m):
-            out[i, j] = c[j]
-        for e in range(indptr[i], indptr[i + 1]):
-            x = np.float64(data[e])
-            k = indices[e]
-            for j in range(m):
-                out[i, j] += x * W[k, j]
+        first, last, row = indptr[i], indptr[i + 1], out[i]
+        for j in range(0, m if m >= EIGHT else 0, 4 * EIGHT):
+            a, b = min(j, m - EIGHT), min(j + EIGHT, m - EIGHT)
+            places = (a, b, min(b + EIGHT, m - EIGHT), min(b + 2 * EIGHT, m - EIGHT))
+            double_sums(indices, data, first, last, W, c, row, places)
+        if m < EIGHT:
+            row[:] = c
+            for e in range(first, last):
+                for j in range(m):
+                    row[j] += np.float64(data[e]) * W[indices[e], j]
 
 
 def line_zeros(n: int, width: int) -> npt.NDArray[np.float32]:

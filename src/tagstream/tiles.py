@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 
 __all__ = [
     "AHEAD",
+    "EIGHT",
     "LANES",
     "LINE",
     "TOGETHER",
@@ -26,6 +27,7 @@ __all__ = [
     "above_one",
     "add_line",
     "add_lines",
+    "double_sums",
     "highest",
     "lowest",
     "products",
@@ -36,6 +38,7 @@ __all__ = [
 LINE = 64  # bytes of a panel's line
 LANES = LINE // 4  # rows of a panel of codes
 TOGETHER = 12 if binding.get_host_cpu_features().get("avx512f") else 6  # rows of a tile
+EIGHT = LINE // 8  # numbers of double precision in a line
 AHEAD = 4  # panels that a single query is multiplied with at a time
 
 _LONG, _INT, _BITS = ir.IntType(64), ir.IntType(32), ir.IntType(LANES)
@@ -247,6 +250,78 @@ def _along_entries(n_lines: int, spreads: bool) -> Any:
     return intrinsic(along)
 
 
+def _double_sums(
+    typing: Any,
+    indices: Any,
+    data: Any,
+    first: Any,
+    last: Any,
+    W: Any,
+    starts: Any,
+    sums: Any,
+    places: Any,
+) -> Any:
+    """Write sums that begin as ``starts`` and add x_k W[k] of entries from ``first`` on.
+
+    Starts and sums (m,) are of double precision, W (·, m) and the data of either.  Numbers are
+    taken EIGHT at a time, from each of four ``places`` on, which may overlap; ``last`` is the entry
+    after the last.
+    """
+    index, double = types.int64, ir.DoubleType()
+    wide = ir.VectorType(double, EIGHT)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        indices, data, W, starts, sums = (
+            context.make_array(signature.args[k])(context, builder, args[k])
+            for k in (0, 1, 4, 5, 6)
+        )
+        first, last = args[2], args[3]
+        width = builder.extract_value(W.shape, 1)
+        offsets = [builder.extract_value(args[7], c) for c in range(4)]
+        unknown = ir.Constant(wide, ir.Undefined)
+        zeros = ir.Constant(ir.VectorType(_INT, EIGHT), [0] * EIGHT)
+        number = context.get_value_type(signature.args[4].dtype)
+        some = ir.VectorType(number, EIGHT)
+
+        def load(pointer: Any, kind: Any) -> Any:
+            size = 4 if kind.element == ir.FloatType() else 8
+            value = builder.load(builder.bitcast(pointer, kind.as_pointer()), align=size)
+            return value if kind == wide else builder.fpext(value, wide)
+
+        firsts = [load(builder.gep(starts.data, [offset]), wide) for offset in offsets]
+        before, loop, after = builder.block, *(builder.append_basic_block() for _ in range(2))
+        builder.cbranch(builder.icmp_signed("<", first, last), loop, after)
+        builder.position_at_end(loop)
+        e, old = builder.phi(_LONG), [builder.phi(wide) for _ in offsets]
+        k = builder.zext(builder.load(builder.gep(indices.data, [e])), _LONG)
+        x = builder.load(builder.gep(data.data, [e]))
+        x = x if x.type == double else builder.fpext(x, double)
+        x = builder.shuffle_vector(builder.insert_element(unknown, x, _INT(0)), unknown, zeros)
+        row = builder.gep(W.data, [builder.mul(k, width)])
+        # Not contracted: products are rounded before they are added, on every processor.
+        new = [
+            builder.fadd(total, builder.fmul(x, load(builder.gep(row, [offset]), some)))
+            for total, offset in zip(old, offsets, strict=True)
+        ]
+        following = builder.add(e, _LONG(1))
+        e.add_incoming(first, before)
+        e.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, last), loop, after)
+        builder.position_at_end(after)
+        ends = [builder.phi(wide) for _ in offsets]
+        for total, end, at_first, made in zip(old, ends, firsts, new, strict=True):
+            for one in (total, end):
+                one.add_incoming(at_first, before)
+                one.add_incoming(made, loop)
+        for end, offset in zip(ends, offsets, strict=True):
+            place = builder.bitcast(builder.gep(sums.data, [offset]), wide.as_pointer())
+            builder.store(end, place, align=8)
+        return context.get_dummy_value()
+
+    four = types.UniTuple(index, 4)  # type: ignore[no-untyped-call]
+    return types.void(indices, data, index, index, W, starts, sums, four), build
+
+
 def _lowest(typing: Any, bits: Any) -> Any:
     """Return the number of the lowest bit that is set; one must be."""
 
@@ -259,6 +334,7 @@ def _lowest(typing: Any, bits: Any) -> Any:
 products: Any = intrinsic(_products)
 highest: Any = intrinsic(_highest)
 lowest: Any = intrinsic(_lowest)
+double_sums: Any = intrinsic(_double_sums)
 above_bulk = _above(TOGETHER, 1)
 above_one = _above(1, AHEAD)
 add_line, add_lines = _along_entries(1, False), _along_entries(2, False)

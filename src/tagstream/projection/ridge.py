@@ -85,7 +85,7 @@ class Projection:
 
     def rows_of(self, columns: npt.NDArray[np.int32]) -> npt.NDArray[np.floating[Any]]:
         """Return the rows of P that belong to these features of sparse inputs."""
-        rows: npt.NDArray[np.floating[Any]] = self.P[self._row_of[columns]]
+        rows: npt.NDArray[np.floating[Any]] = self.P.take(self._row_of[columns], axis=0)
         return rows
 
     @property
@@ -121,7 +121,7 @@ class Projection:
             project_dense(inputs, self.P, self.c, out)
         else:
             project_sparse(
-                inputs.indptr.astype(np.int64), self._row_of[inputs.indices],
+                inputs.indptr.astype(np.int64), self._row_of.take(inputs.indices),
                 inputs.data.astype(np.float32, copy=False), self.P, self.c, out,
             )  # fmt: skip
         # Labels are 0 and 1: what is farther from them than any feature may be says no more.
@@ -502,7 +502,7 @@ def fit(
             P /= features.deviation[:, None]
             squares[features.columns] *= features.deviation**2
         order = np.argsort(features.columns)
-        made = _of_columns(P[order], c, features.columns[order], p, features.unit)
+        made = _of_columns(P.take(order, axis=0), c, features.columns[order], p, features.unit)
         return made, Spread(squares, None, None, None, None)
     assert features.middle is not None
     divisor = np.ones(len(mid)) if features.deviation is None else features.deviation
