@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tagstream import lines
-from tagstream.kernels import WIDE, add_products, compiled
+from tagstream.kernels import WIDE, add_scaled_rows, compiled
 
 
 @compiled
@@ -44,8 +44,8 @@ def _total(x):
 
 
 @compiled
-def _add_products(total, W, rows, x, first, last):
-    add_products(total, W, rows, x, first, last)
+def _add_scaled_rows(total, W, rows, x, first, last):
+    add_scaled_rows(total, W, rows, x, first, last)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -104,7 +104,7 @@ def test_rows_are_added_one_after_the_other(m, dtype):
     x, rows = rng.normal(size=12).astype(np.float32), rng.integers(0, 20, 12).astype(np.int32)
     for places in (rows, None):
         total = np.ones(m + 2)
-        _add_products(total, W, places, x, 2, 11)
+        _add_scaled_rows(total, W, places, x, 2, 11)
         right = np.ones(m + 2)
         for e in range(2, 11):
             row = e if places is None else places[e]

@@ -619,6 +619,43 @@ def test_of_many_examples_too_warm_rounds_set_out_from_the_last_fit(monkeypatch)
     assert not np.allclose(made[0].P, start.P, atol=1e-3)
 
 
+@pytest.mark.parametrize("n_filled", [0, FILLED + 3])
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_warm_start_is_improved_by_textbook_rounds_over_all_leaves(rounds, n_filled, monkeypatch):
+    monkeypatch.setattr(ridge, "DIRECT", 10)
+    monkeypatch.setattr(ridge, "PRIMAL", 10)
+    monkeypatch.setattr(ridge, "LARGE", 10)
+    monkeypatch.setattr(ridge, "WARM_ROUNDS", rounds)
+    X, Y = draw(13, 300, 400, 3, kept=0.1)
+    X[:, :n_filled] += 0.5
+    rows, rho = sp.csr_matrix(X), 5.0
+    examples = Examples.of(rows, Labels(Y, None))
+    examples.leaf = 64
+    start = fit(rows[:200], Labels(Y[:200], None), plain(rho))
+    made = fitted(examples, plain(rho), start=start)[0]
+
+    X, T = centred(X.astype(float)), Y - Y.mean(axis=0)
+    A = X.T @ X + rho * np.eye(400)
+    P = start.dense.astype(float)
+    R = X.T @ T - A @ P
+    D = Z = R / np.diag(A)[:, None]
+    for _ in range(rounds):
+        length = (R * Z).sum(axis=0) / (D * (A @ D)).sum(axis=0)
+        P, old, energy = P + length * D, R, (R * Z).sum(axis=0)
+        R = old - length * (A @ D)
+        Z = R / np.diag(A)[:, None]
+        D = Z + (R * Z).sum(axis=0) / energy * D
+    np.testing.assert_allclose(made.dense, P, atol=1e-5)
+
+
+def test_wide_dense_rows_too_are_solved_by_rounds(monkeypatch):
+    X, Y = draw(14, 300, 400, 3)
+    direct = fit(X, Labels(Y, None), plain(100.0))
+    monkeypatch.setattr(ridge, "DIRECT", 10)
+    made = fit(X, Labels(Y, None), plain(100.0))
+    assert 0 < np.abs(made(X) - direct(X)).max() < 0.01
+
+
 def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept():
     for n, p in [(50, 6), (10, 30)]:
         X, Y = draw(20, n, p, 3)

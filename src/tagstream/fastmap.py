@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from tagstream import lines
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.kernels import add_products, compiled, inlined, inner
+from tagstream.kernels import add_scaled_rows, compiled, inlined, inner
 
 __all__ = [
     "BLIND",
@@ -197,9 +197,9 @@ def add_correction(
             if keys[place] != EMPTY:
                 own[n], gain[n] = slots[place], data[e]
                 n += 1
-    add_products(total, D, own, gain, 0, n)
+    add_scaled_rows(total, D, own, gain, 0, n)
     if rows is not None:
-        add_products(z, rows, None, total, 0, D.shape[1])
+        add_scaled_rows(z, rows, None, total, 0, D.shape[1])
 
 
 @inner
@@ -271,7 +271,7 @@ def step(
             if abs(r[j]) > UNSEEN:
                 seen[n_seen], r[n_seen] = j, r[j]
                 n_seen += 1
-        add_products(move, B, seen, r, 0, n_seen)
+        add_scaled_rows(move, B, seen, r, 0, n_seen)
     n = D.shape[0]
     if indptr is not None:
         n = indptr[i + 1] - indptr[i]

@@ -32,17 +32,25 @@ from tagstream.tiles import (
     TOGETHER,
     above_bulk,
     above_one,
+    add_line,
+    add_lines,
     highest,
     lowest,
     products,
+    spread_line,
+    spread_lines,
 )
 
 __all__ = [
     "BOX",
     "GROUP",
     "Groups",
+    "add_columns",
+    "add_inner_products",
     "add_products",
     "add_rows",
+    "add_scaled_rows",
+    "add_transposed_products",
     "cast_shadows",
     "column_products",
     "compiled",
@@ -53,6 +61,7 @@ __all__ = [
     "group_shadows",
     "inlined",
     "inner",
+    "line_zeros",
     "pack",
     "pair_distance",
     "project_dense",
@@ -273,7 +282,7 @@ overload(project_dense)(
 
 
 @inner
-def add_products(
+def add_scaled_rows(
     total: npt.NDArray[np.float64],
     W: npt.NDArray[np.floating[Any]],
     rows: Any,
@@ -329,7 +338,94 @@ def project_sparse(
     for i in range(out.shape[0]):
         for j in range(W.shape[1]):
             out[i, j] = c[j]
-        add_products(out[i], W, indices, data, indptr[i], indptr[i + 1])
+        add_scaled_rows(out[i], W, indices, data, indptr[i], indptr[i + 1])
+
+
+def line_zeros(n: int, width: int) -> npt.NDArray[np.float32]:
+    """Return zeros, n rows of at least ``width`` numbers, each of whole lines of the cache.
+
+    What is read and written line by line takes half as long again where lines are cut in two.
+    """
+    width = -(-width // LANES) * LANES
+    room = np.zeros((n * width + LANES) * 4, np.uint8)
+    start = -room.ctypes.data % LINE
+    return room[start : start + 4 * n * width].view(np.float32).reshape(n, width)
+
+
+@compiled
+def add_products(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    W: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+) -> None:
+    """``out += X W`` for CSR rows X (n, p), W (p, w) and out (n, w) of whole lines."""
+    w = W.shape[1]
+    for i in range(out.shape[0]):
+        for j in range(0, w - LANES, 2 * LANES):
+            add_lines(indices, data, indptr[i], indptr[i + 1], out[i], W, j)
+        if w % (2 * LANES):
+            add_line(indices, data, indptr[i], indptr[i + 1], out[i], W, w - LANES)
+
+
+@compiled
+def add_transposed_products(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    R: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+) -> None:
+    """``out += Xᵀ R`` for CSR rows X (n, p), R (n, w) and out (p, w) of whole lines."""
+    w = R.shape[1]
+    for i in range(R.shape[0]):
+        for j in range(0, w - LANES, 2 * LANES):
+            spread_lines(indices, data, indptr[i], indptr[i + 1], R[i], out, j)
+        if w % (2 * LANES):
+            spread_line(indices, data, indptr[i], indptr[i + 1], R[i], out, w - LANES)
+
+
+@compiled
+def add_columns(
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    sums: npt.NDArray[np.float64],
+    squares: npt.NDArray[np.float64],
+) -> None:
+    """Add the entries of CSR rows to the sums of their columns, (p,), and their squares."""
+    for e in range(data.shape[0]):
+        x, k = np.float64(data[e]), indices[e]
+        sums[k] += x
+        squares[k] += x * x
+
+
+@compiled
+def add_inner_products(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    starts: npt.NDArray[np.int64],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out = X Xᵀ`` for CSR rows X (n, p), out (n, n) of zeros.
+
+    Each row is multiplied with those before it that share a column, which are listed as they come,
+    those of column k from place ``starts[k]`` on.
+    """
+    rows, values = np.empty(data.shape[0], np.int32), np.empty(data.shape[0], np.float32)
+    ends = starts.copy()
+    for i in range(out.shape[0]):
+        products = out[i]
+        for e in range(indptr[i], indptr[i + 1]):
+            k, x = indices[e], np.float64(data[e])
+            end = ends[k]
+            rows[end], values[end], ends[k] = i, data[e], end + 1
+            for a in range(starts[k], end + 1):
+                products[rows[a]] += x * np.float64(values[a])
+    for i in range(out.shape[0]):
+        for j in range(i):
+            out[j, i] = out[i, j]
 
 
 @compiled
