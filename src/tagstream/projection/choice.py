@@ -524,10 +524,12 @@ class Votes:
 def _nearest(distances: Matrix, k: int) -> Any:
     """Return which k are nearest to each example, (n, k), in no order."""
     farthest = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
-    near = np.flatnonzero(distances <= farthest)
-    if len(near) != k * len(distances):  # some are equally far
-        return np.argpartition(distances, k - 1, axis=1)[:, :k]
-    return near.reshape(-1, k) % distances.shape[1] if k else near.reshape(len(distances), 0)
+    near = distances <= farthest
+    tied = np.flatnonzero(near.sum(axis=1, dtype=np.int32) != k)  # some are equally far
+    if len(tied):
+        near[tied] = False
+        near[tied[:, None], np.argpartition(distances[tied], k - 1, axis=1)[:, :k]] = True
+    return (np.flatnonzero(near) % near.shape[1]).reshape(len(near), k)
 
 
 class Tridiagonal:
