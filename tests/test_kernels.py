@@ -140,6 +140,29 @@ def test_pair_distance_keeps_the_digits_that_a_difference_of_squares_loses():
     assert kernels.pair_distance(a, b) == slow.squared_distance(a, b)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_labels_are_added_and_spread_one_after_another(dtype):
+    rng = np.random.default_rng(21)
+    Y = (rng.random((12, 11)) < np.linspace(0, 1, 12)[:, None]).astype(np.uint8)  # none to all
+    B, c, A = rng.normal(size=(9, 5)).astype(dtype), rng.normal(size=5), rng.normal(size=(12, 5))
+    out = np.empty((12, 5))
+    kernels.add_rows(Y, B, c, out)
+    for i in range(12):
+        np.testing.assert_array_equal(out[i], product_in_order(Y[i, :9], B, c))
+    spread = np.zeros((11, 5))
+    kernels.spread_rows(Y, A, spread)
+    for j in range(11):
+        np.testing.assert_array_equal(spread[j], product_in_order(Y[:, j], A, np.zeros(5)))
+
+
+def test_products_of_sparse_columns_are_summed_in_the_order_of_the_rows():
+    X = thinned(np.random.default_rng(22), 14, 9).astype(np.float64)
+    rows, out = sp.csr_matrix(X), np.zeros((9, 9))
+    kernels.multiply_columns(rows.indptr.astype(np.int64), rows.indices, rows.data, out)
+    for j in range(9):
+        np.testing.assert_array_equal(out[j], product_in_order(X[:, j], X, np.zeros(9)))
+
+
 def test_row_squares_are_summed_in_order():
     X = thinned(np.random.default_rng(5), 9, 30)
     X[4] = 0

@@ -337,6 +337,25 @@ def test_the_caution_is_measured_in_standard_errors_of_the_difference():
     assert not worse.better_than(better, 0.0)
 
 
+@pytest.mark.parametrize(("n", "k"), [(60, 7), (40, 300), (1, 3)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_votes_are_counted_for_what_is_known_also_among_equals(n, k, masked):
+    rng = np.random.default_rng(88)
+    distances = rng.integers(1, 1000, (n, n)).astype(np.float64)
+    distances[: n // 4] = 1.0  # all are equally far
+    np.fill_diagonal(distances, np.inf)
+    Y = (rng.random((n, 9)) < 0.4).astype(np.uint8)
+    known = rng.random(Y.shape) < 0.7 if masked else None
+    made = Votes.of(distances, Labels(Y, known), k, 0.5)
+    k, sure = min(k, n - 1), np.ones(Y.shape, np.bool_) if known is None else known
+    near = np.argpartition(distances, k - 1, axis=1)[:, :k]
+    votes, there = Y[near].sum(axis=1) * sure, Y * sure
+    chosen = (votes / max(k, 1) >= 0.5) & sure
+    assert made.f1 == pytest.approx(f1_score(there, chosen, average="micro", zero_division=0))
+    assert made.error == ((votes - k * there) ** 2).sum()
+    assert made.shares.sum() == pytest.approx(0, abs=1e-9)
+
+
 def test_of_many_examples_lifts_are_tried_near_the_last_choice(monkeypatch):
     monkeypatch.setattr(choice, "LARGE", 150)
     median = 2.0

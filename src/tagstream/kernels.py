@@ -62,6 +62,7 @@ __all__ = [
     "inlined",
     "inner",
     "line_zeros",
+    "multiply_columns",
     "pack",
     "pair_distance",
     "project_dense",
@@ -465,15 +466,23 @@ def add_rows(
 ) -> None:
     """``out = Y B + c`` for labels Y (n, at least q) of 0 and 1, B (q, r), c (r,), out (n, r)."""
     q, r = B.shape
+    named = np.empty(q + 1, np.int64)
     for i in range(out.shape[0]):
-        row = out[i]
+        row, n = out[i], 0
+        for j in range(q):  # without a branch to be guessed wrong
+            named[n] = j
+            n += Y[i, j] != 0
         for k in range(r):
             row[k] = c[k]
-        for j in range(q):
-            if Y[i, j]:
-                b = B[j]
-                for k in range(r):
-                    row[k] += b[k]
+        whole = n - n % 4
+        for a in range(0, whole, 4):
+            b0, b1, b2, b3 = B[named[a]], B[named[a + 1]], B[named[a + 2]], B[named[a + 3]]
+            for k in range(r):
+                row[k] = (((row[k] + b0[k]) + b1[k]) + b2[k]) + b3[k]
+        for a in range(whole, n):
+            b = B[named[a]]
+            for k in range(r):
+                row[k] += b[k]
 
 
 @compiled
@@ -488,6 +497,24 @@ def spread_rows(
                 o = out[j]
                 for k in range(A.shape[1]):
                     o[k] += row[k]
+
+
+@compiled
+def multiply_columns(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out += Xᵀ X`` for CSR rows X (n, p) whose indices rise, out (p, p) symmetric."""
+    for i in range(indptr.shape[0] - 1):
+        for a in range(indptr[i], indptr[i + 1]):
+            x, row = data[a], out[indices[a]]
+            for b in range(indptr[i], a + 1):
+                row[indices[b]] += x * data[b]
+    for j in range(out.shape[0]):
+        for k in range(j):
+            out[k, j] = out[j, k]
 
 
 @compiled

@@ -38,6 +38,7 @@ from tagstream.kernels import (
     add_transposed_products,
     dense_squares,
     line_zeros,
+    multiply_columns,
     project_dense,
     row_squares,
     split_columns,
@@ -530,7 +531,12 @@ def column_gram(X: Any) -> Matrix:
         X = X.astype(np.float64)
         mixed = X.rest.T @ X.dense
         return np.block([[column_gram(X.dense), mixed.T], [mixed, column_gram(X.rest)]])
-    return inner_products(X.T)
+    if not sp.issparse(X):
+        return inner_products(X.T)
+    out = np.zeros((X.shape[1], X.shape[1]))
+    indices, data = X.indices.astype(np.int32, copy=False), X.data.astype(np.float64, copy=False)
+    multiply_columns(X.indptr.astype(np.int64), indices, data, out)
+    return out
 
 
 def squared_distances(inner: Matrix) -> Matrix:

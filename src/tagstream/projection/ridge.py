@@ -172,8 +172,8 @@ class Projection:
 
     def turned(self, C: Matrix) -> Projection:
         """Return the map into other coordinates of labels, C (r, q) times these."""
-        P = np.ascontiguousarray(self.P @ C.T, self.P.dtype)
-        return replace(self, P=P, c=C @ self.c)
+        P = self.P @ C.T.astype(self.P.dtype)  # single where P is
+        return replace(self, P=np.ascontiguousarray(P), c=C @ self.c)
 
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
