@@ -12,14 +12,14 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import event
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, NullCache
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime.nrt import rtsys
 from numba.extending import overload
@@ -81,7 +81,7 @@ LOOKED = 64  # panels, per slot, that a search looks at first, if they are not h
 PRIOR = 1e-6
 
 
-class _Cache(FunctionCache):
+class _Loading(FunctionCache):
     """Loads compiled functions without all that numba needs to compile others.
 
     That is done when something is compiled; code that is there wants its memory manager only.
@@ -91,6 +91,26 @@ class _Cache(FunctionCache):
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
+class _Cache:
+    """The cache of a function, whose place is looked for when it is first called.
+
+    That is to write a file, and most functions are not called.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    @cached_property
+    def found(self) -> Any:
+        try:
+            return _Loading(self.function)  # type: ignore[no-untyped-call]
+        except RuntimeError:  # no cache directory is writable
+            return NullCache()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.found, name)
 
 
 class Groups(NamedTuple):
@@ -119,16 +139,22 @@ class Groups(NamedTuple):
     gone: int
 
 
+class _Own(CPUDispatcher):
+    """A function that needs none of the extensions of numba which others may have installed."""
+
+    def _compilation_chain_init_hook(self) -> None:
+        pass  # to look for them takes as long as to load all that is compiled
+
+
 def compiled(function: F, **options: Any) -> F:
     """Compile with numba, cached on disk where a cache directory can be written."""
     made: Any = numba.njit(nogil=True, **options)(function)
     if hasattr(made, "_cache"):  # not if numba is told to compile nothing
-        with suppress(RuntimeError):  # no cache directory is writable
-            made._cache = _Cache(function)  # type: ignore[no-untyped-call]
+        made.__class__, made._cache = _Own, _Cache(function)
     return cast(F, made)
 
 
-class _Inner(CPUDispatcher):
+class _Inner(_Own):
     """A function that Python cannot call: it lacks the code to do so, and would be lost."""
 
     def __call__(self, *given: Any) -> Any:
