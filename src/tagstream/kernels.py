@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import gc
 import logging
+import pickle
 from collections.abc import Callable
-from contextlib import suppress
+from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from llvmlite import binding
 from numba.core import event
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.environment import Environment, lookup_environment
 from numba.core.registry import CPUDispatcher
-from numba.core.runtime.nrt import rtsys
+from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # not typed
 from numba.extending import overload
 
 from tagstream import lines
@@ -94,16 +97,68 @@ LOOKED = 64  # panels, per slot, that a search looks at first, if they are not h
 PRIOR = 1e-6
 
 
-class _Cache(FunctionCache):
+@cache
+def _know_runtime() -> None:
+    """Let machine code find the functions that manage memory."""
+    for name, address in _nrt_python.c_helpers.items():
+        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Any:
+    """Return what a compiled function knows of its module; it needs no more than its constants."""
+    if lookup_environment(name) is None:  # type: ignore[no-untyped-call]
+        made = Environment({"__name__": module})
+        made.consts[:], made.env_name = constants, name
+        Environment._memo[name] = made
+    return lookup_environment(name)  # type: ignore[no-untyped-call]
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return _environment if name == "_rebuild_env" else super().find_class(module, name)
+
+
+class _Files(IndexDataCacheFile):
+    def _load_data(self, name: str) -> Any:
+        with open(self._data_path(name), "rb") as file:  # type: ignore[no-untyped-call]
+            return _Unpickler(file).load()
+
+
+class _Loading(FunctionCache):
     """Loads compiled functions without all that numba needs to compile others.
 
-    That is done when something is compiled; code that is there wants its memory manager only.
+    That is done when something is compiled; code that is there wants its memory manager only, and
+    not the modules of numba in which parts of it were written.
     """
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        self._cache_file.__class__ = _Files
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        rtsys.initialize(target_context)
+        _know_runtime()
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
+class _Cache:
+    """The cache of a function, whose place is looked for when it is first called.
+
+    That is to write a file, and most functions are not called.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    @cached_property
+    def found(self) -> Any:
+        try:
+            return _Loading(self.function)
+        except RuntimeError:  # no cache directory is writable
+            return NullCache()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.found, name)
 
 
 class Groups(NamedTuple):
@@ -132,16 +187,22 @@ class Groups(NamedTuple):
     gone: int
 
 
+class _Own(CPUDispatcher):
+    """A function that needs none of the extensions of numba which others may have installed."""
+
+    def _compilation_chain_init_hook(self) -> None:
+        pass  # to look for them takes as long as to load all that is compiled
+
+
 def compiled(function: F, **options: Any) -> F:
     """Compile with numba, cached on disk where a cache directory can be written."""
     made: Any = numba.njit(nogil=True, **options)(function)
     if hasattr(made, "_cache"):  # not if numba is told to compile nothing
-        with suppress(RuntimeError):  # no cache directory is writable
-            made._cache = _Cache(function)  # type: ignore[no-untyped-call]
+        made.__class__, made._cache = _Own, _Cache(function)
     return cast(F, made)
 
 
-class _Inner(CPUDispatcher):
+class _Inner(_Own):
     """A function that Python cannot call: it lacks the code to do so, and would be lost."""
 
     def __call__(self, *given: Any) -> Any:

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg import lapack
 
 from tagstream.decision import decide
 from tagstream.examples import Examples, Tree
@@ -465,7 +464,7 @@ class _Direct(Smoother):
         n, diagonal = len(T), np.diag_indices(len(T))
         A = K * K.dtype.type(1 / ridge)
         A[diagonal] += 1
-        factorise, invert = lapack.get_lapack_funcs(("potrf", "potri"), (A,))
+        factorise, invert = scipy.linalg.lapack.get_lapack_funcs(("potrf", "potri"), (A,))
         lower, failed = factorise(A.T, lower=1, overwrite_a=1, clean=0)
         if failed:
             return None
@@ -546,7 +545,7 @@ class Tridiagonal:
     @classmethod
     def of(cls, A: Matrix) -> Tridiagonal:
         """Turn A into its tridiagonal form."""
-        reduce, ask = lapack.get_lapack_funcs(("sytrd", "sytrd_lwork"), (A,))
+        reduce, ask = scipy.linalg.lapack.get_lapack_funcs(("sytrd", "sytrd_lwork"), (A,))
         # The transpose, which is the same, is laid out as it is taken.
         reflectors, d, e, tau, _ = reduce(A.T, lower=1, lwork=int(ask(len(A), lower=1)[0]))
         return cls(d.astype(np.float64), e.astype(np.float64), reflectors, tau)
@@ -554,12 +553,12 @@ class Tridiagonal:
     @cached_property
     def values(self) -> Matrix:
         """The eigenvalues of A, rising."""
-        return np.asarray(lapack.dsterf(self._d, self._e)[0])
+        return np.asarray(scipy.linalg.lapack.dsterf(self._d, self._e)[0])
 
     def turned(self, B: Matrix) -> Matrix:
         """Return QᵀB."""
         out = np.array(B, self._reflectors.dtype, order="F")
-        turn = lapack.get_lapack_funcs(("ormqr",), (out,))[0]
+        turn = scipy.linalg.lapack.get_lapack_funcs(("ormqr",), (out,))[0]
         # Below the diagonal the reflectors lie as those of a QR decomposition do.
         reflectors, rest = np.asfortranarray(self._reflectors[1:, :-1]), out[1:]
         size = int(turn("L", "T", reflectors, self._tau, rest, -1)[1][0])
@@ -573,14 +572,14 @@ class Tridiagonal:
         below that meet there.
         """
         d = self._d + rho
-        above = lapack.dpttrf(d, self._e)[0]
-        below = lapack.dpttrf(d[::-1], self._e[::-1])[0][::-1]
+        above = scipy.linalg.lapack.dpttrf(d, self._e)[0]
+        below = scipy.linalg.lapack.dpttrf(d[::-1], self._e[::-1])[0][::-1]
         return float((1 / (above + below - d)).sum())
 
     def solve(self, rho: float, B: Matrix) -> Matrix:
         """Return (S + ρI)⁻¹B, if S + ρI is positive definite."""
-        d, e, _ = lapack.dpttrf(self._d + rho, self._e)
-        return np.asarray(lapack.dpttrs(d, e, B)[0])
+        d, e, _ = scipy.linalg.lapack.dpttrf(self._d + rho, self._e)
+        return np.asarray(scipy.linalg.lapack.dpttrs(d, e, B)[0])
 
 
 OfRidge = Callable[[float], float]

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
-from scipy.linalg import lapack
 
 from tagstream.checks import (
     LARGEST_VALUE,
@@ -280,7 +279,7 @@ class Features:
         """Return L⁻¹AL⁻ᵀ of a symmetric A."""
         if self.factor is None:
             return A
-        half = np.tril(lapack.dsygst(A.T, self.factor, lower=1)[0])
+        half = np.tril(scipy.linalg.lapack.dsygst(A.T, self.factor, lower=1)[0])
         return np.asarray(half + np.tril(half, -1).T)
 
     def turned(self, R: Matrix) -> Matrix:
