@@ -69,6 +69,7 @@ __all__ = [
     "Queue",
     "Scores",
     "pass_items",
+    "stored_labels",
 ]
 
 VOTES = (3, 10, 30)  # neighbours in the codes
@@ -351,7 +352,7 @@ def _count(n: Ints, missing: Ints, t: Ints, Y: Bytes, i: int, sign: int) -> None
 
 
 @inner
-def _stored_labels(labels: Bytes, known: Maybe, row: int, y: Bytes) -> None:
+def stored_labels(labels: Bytes, known: Maybe, row: int, y: Bytes) -> None:
     """Unpack the labels of the stored item ``row`` into ``y`` (1, q) of 0, 1 and 2."""
     for j in range(y.shape[1]):
         shift = 7 - (j & 7)
@@ -530,7 +531,7 @@ def pass_items(
             late_at[0] = (at + 1) % late.shape[0]
         if first_kept is not None:
             for row in range(first_kept[i], first_kept[i + 1]):
-                _stored_labels(labels, known, row, gone)
+                stored_labels(labels, known, row, gone)
                 _count(n, missing, t, gone, 0, -1)
                 if late is not None:
                     _count(n_behind, missing_behind, t_behind, gone, 0, -1)
@@ -574,7 +575,7 @@ class Head:
 
     def __init__(self, votes: tuple[int, ...] = VOTES, *, near: bool, lag: int = 0) -> None:
         self.votes, self.near, self.lag = votes, near, lag
-        self._sizes, self._near_sizes = np.array(votes, np.int64), np.array(NEAR, np.int64)
+        self.sizes, self.near_sizes = np.array(votes, np.int64), np.array(NEAR, np.int64)
         # ½ ln(v + ½) for v = 0, 1, …
         self.half_log = 0.5 * np.log(np.arange(max(*votes, *NEAR) + 1) + 0.5)
         w = start_weights(votes, near, lag)
@@ -713,10 +714,8 @@ class Head:
         parts: Vector | None = None,
     ) -> int:
         """Score items from ``start`` on and, where there are labels, learn them."""
-        learning, t = Y is not None, int(self.now.t[0])
-        most = self.votes[-1]
-        if not learning and t < VERY_FEW:
-            most = max(t // 3, 1)  # of very few, the nearest third: if all vote, it tells nothing
+        learning = Y is not None
+        most = self.n_voting(learning=learning)
         late = self.lag and learning  # predictions are made of what is known now
         behind = (*self.behind, *self._queue) if late else (None,) * 8
         found, near, labels, known, Z, inputs = evidence
@@ -724,12 +723,19 @@ class Head:
         arrays: Any = (
             learning, most, *self.weights, *self.aims, *self.now, *behind, *fast.arrays(inputs),
             fast.state.fresh, found, near if len(near) else None, labels,
-            known if len(known) else None, Z, self._sizes, self._near_sizes, self.half_log,
+            known if len(known) else None, Z, self.sizes, self.near_sizes, self.half_log,
             np.zeros((q, m)), np.empty(q), np.empty((2, q), np.int64), np.empty((m, m)),
             np.empty(m), np.empty(m), first_kept, gone, Y if learning else _NO_LABELS, start, p,
             log_odds, parts,
         )  # fmt: skip
         return pass_items(*arrays)
+
+    def n_voting(self, *, learning: bool) -> int:
+        """Return how many of the nearest vote at most."""
+        t = int(self.now.t[0])
+        if learning or t >= VERY_FEW:
+            return self.votes[-1]
+        return max(t // 3, 1)  # of very few, the nearest third: if all vote, it tells nothing
 
     def recount(self, Y: Bytes, sign: int, known: npt.NDArray[np.bool_] | None = None) -> None:
         """Count examples once more (``sign`` = 1) or once less (−1), and learn nothing.
