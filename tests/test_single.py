@@ -19,15 +19,21 @@ def small_lifts(monkeypatch):
 
 
 def test_the_first_items_go_the_way_of_blocks(monkeypatch):
-    looked, look = [], single.look
+    looked = count_calls(monkeypatch, "_ask")
     monkeypatch.setattr(oml, "FIRST_SINGLES", 6)
-    monkeypatch.setattr(single, "look", lambda *a: looked.append(1) or look(*a))
     X, Y = draw()
     model = OML(random_state=0).partial_fit(X[:60], Y[:60])
     for t in range(60, 65):
-        assert len(looked) == 2 * max(t - 63, 0)
+        assert len(looked) == max(t - 63, 0)  # an item that was asked about is not looked up again
         model.predict_one(X[t])
         model.learn_one(X[t], Y[t])
+
+
+def count_calls(monkeypatch, name):
+    """Return a list that grows whenever that compiled function is called."""
+    calls, function = [], getattr(single, name)
+    monkeypatch.setattr(single, name, lambda *args: calls.append(1) or function(*args))
+    return calls
 
 
 def draw(n=230, p=9, q=11, seed=0):
@@ -39,7 +45,7 @@ def draw(n=230, p=9, q=11, seed=0):
 
 def slowly(model):
     """Return the same model without its way for single items."""
-    model._plain_case = lambda rows: None
+    model._plain_case = lambda rows, *, learning: None
     return model
 
 
@@ -105,9 +111,7 @@ def test_labels_may_come_and_go_between_single_items():
 
 def test_the_fast_way_is_taken_where_it_can_be(monkeypatch):
     X, Y = draw(80)
-    taken = []
-    learn = single.learn
-    monkeypatch.setattr(single, "learn", lambda *args: taken.append(1) or learn(*args))
+    taken = count_calls(monkeypatch, "_learn")
     model = OML(random_state=0).partial_fit(X[:60], Y[:60])
     model.learn_one(X[60], Y[60])
     assert taken == [1]
@@ -134,3 +138,37 @@ def test_a_view_answers_as_before_while_single_items_are_learnt():
         if t % 7 == 0:
             np.testing.assert_array_equal(view.predict_proba_one(X[200]), before)
     assert (model.predict_proba_one(X[200]) != before).any()
+
+
+@pytest.mark.parametrize("first", [0, 1000])  # single items the short way, and the way of blocks
+def test_an_item_may_be_asked_about_in_an_array_that_is_used_again(monkeypatch, first):
+    monkeypatch.setattr(oml, "FIRST_SINGLES", first)
+    X, Y = draw(90)
+    X = X.astype(np.float32)
+    asked, silent = OML(random_state=0, lift=None), OML(random_state=0, lift=None)
+    for model in asked, silent:
+        model.partial_fit(X[:60], Y[:60])
+    buffer = np.empty(9, np.float32)
+    for x, y in zip(X[60:], Y[60:], strict=True):
+        buffer[:] = x
+        asked.predict_one(buffer)
+        buffer[:] = 1.0
+        asked.learn_one(x, y)
+        silent.learn_one(x, y)
+    assert_same_state(asked.to_state(), silent.to_state())
+
+
+def test_nothing_is_compiled_again_for_rows_of_another_kind():
+    X, Y = draw(70)
+    X = X.astype(np.float32)
+    model = OML(random_state=0).partial_fit(X[:60], Y[:60])
+    model.predict_one(X[60])
+    model.learn_one(X[60], Y[60])
+    before = len(single._ask.signatures), len(single._learn.signatures)
+    frozen_x, frozen_y = X[61].copy(), Y[61].copy()
+    frozen_x.flags.writeable = frozen_y.flags.writeable = False
+    strided_x, strided_y = np.asfortranarray(X)[62], np.asfortranarray(Y)[62]
+    for x, y in ((frozen_x, frozen_y), (strided_x, strided_y), (X[63].astype(float), Y[63])):
+        model.predict_one(x)
+        model.learn_one(x, y)
+    assert (len(single._ask.signatures), len(single._learn.signatures)) == before

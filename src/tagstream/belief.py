@@ -142,8 +142,9 @@ class Belief:
         return self._factor
 
     @property
-    def recent(self) -> DenseRows | None:
+    def latest(self) -> DenseRows:
         """The latest rows, scaled, where rows are dense."""
+        assert self._recent is not None
         return self._recent
 
     @property

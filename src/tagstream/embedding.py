@@ -181,6 +181,9 @@ class Embedding:
             codes = self._coder.apply(inputs).astype(np.float32)
             made = Embedded(Z, codes, inputs_of(inputs), C)
         if bits is not None:
+            # What is remembered must not change with the array that it was given in.
+            own: Any = [part.copy() for part in made.inputs]
+            made = made._replace(inputs=Inputs(*own))
             self._last = bits, made
         return made
 

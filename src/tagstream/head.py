@@ -70,6 +70,7 @@ __all__ = [
     "Queue",
     "Scores",
     "pass_items",
+    "stored_labels",
 ]
 
 VOTES = (3, 10, 30)  # neighbours in the codes
@@ -391,7 +392,7 @@ def _count(n: Ints, missing: Ints, t: Ints, Y: Bytes, i: int, sign: int) -> None
 
 
 @inner
-def _stored_labels(labels: Bytes, known: Maybe, row: int, y: Bytes) -> None:
+def stored_labels(labels: Bytes, known: Maybe, row: int, y: Bytes) -> None:
     """Unpack the labels of the stored item ``row`` into ``y`` (1, q) of 0, 1 and 2."""
     for j in range(y.shape[1]):
         shift = 7 - (j & 7)
@@ -452,14 +453,6 @@ def pass_items(
     sizes: Ints,
     near_sizes: Ints,
     half_log: Vector,
-    f: Vector,
-    z_plus: Vector,
-    counts: Ints,
-    C: Vector,
-    g: Vector,
-    S: Vector,
-    logs: Vector,
-    sums: Vector,
     first_kept: Maybe,
     gone: Maybe,
     Y: Bytes,
@@ -476,7 +469,13 @@ def pass_items(
     :class:`Evidence`, one by one, None for what there is not: what is not there is not compiled,
     and to take arrays out of named tuples would take three times as long.
     """
-    q, m, stride = d.shape[0], w.shape[0], logs.shape[0] // 4
+    q, m = d.shape[0], w.shape[0]
+    stride = (q + lines.WIDTH - 1) // lines.WIDTH * lines.WIDTH  # labels, in whole lines
+    f, counts = np.zeros((q, ROOM)), np.empty((3, stride), np.int64)
+    z_plus, logs, sums = np.empty(q), np.empty(4 * stride), np.zeros(stride)
+    C, g, S = np.empty((m, m)), np.empty(m), np.zeros((m, ROOM))
+    for j in range(logs.shape[0]):
+        logs[j] = 1.0
     quarter = lines.spread(0.25)
     votes: Any = np.int64(1)  # for a constant, which 1 is, all would be compiled once more
     column = votes + sizes.shape[0]
@@ -585,7 +584,7 @@ def pass_items(
             late_at[0] = (at + 1) % late.shape[0]
         if first_kept is not None:
             for row in range(first_kept[i], first_kept[i + 1]):
-                _stored_labels(labels, known, row, gone)
+                stored_labels(labels, known, row, gone)
                 _count(n, missing, t, gone, 0, -1)
                 if late is not None:
                     _count(n_behind, missing_behind, t_behind, gone, 0, -1)
@@ -629,7 +628,7 @@ class Head:
 
     def __init__(self, votes: tuple[int, ...] = VOTES, *, near: bool, lag: int = 0) -> None:
         self.votes, self.near, self.lag = votes, near, lag
-        self._sizes, self._near_sizes = np.array(votes, np.int64), np.array(NEAR, np.int64)
+        self.sizes, self.near_sizes = np.array(votes, np.int64), np.array(NEAR, np.int64)
         # ½ ln(v + ½) for v = 0, 1, …
         self.half_log = 0.5 * np.log(np.arange(max(*votes, *NEAR) + 1) + 0.5)
         w = start_weights(votes, near, lag)
@@ -768,24 +767,25 @@ class Head:
         parts: Vector | None = None,
     ) -> int:
         """Score items from ``start`` on and, where there are labels, learn them."""
-        learning, t = Y is not None, int(self.now.t[0])
-        most = self.votes[-1]
-        if not learning and t < VERY_FEW:
-            most = max(t // 3, 1)  # of very few, the nearest third: if all vote, it tells nothing
+        learning = Y is not None
+        most = self.n_voting(learning=learning)
         late = self.lag and learning  # predictions are made of what is known now
         behind = (*self.behind, *self._queue) if late else (None,) * 8
         found, near, labels, known, Z, inputs = evidence
-        q, m = self.n_labels, len(self.weights.w)
-        stride = -(-q // lines.WIDTH) * lines.WIDTH
         arrays: Any = (
             learning, most, *self.weights, *self.aims, *self.now, *behind, *fast.arrays(inputs),
             fast.state.fresh, found, near if len(near) else None, labels,
-            known if len(known) else None, Z, self._sizes, self._near_sizes, self.half_log,
-            np.zeros((q, ROOM)), np.empty(q), np.empty((3, stride), np.int64), np.empty((m, m)),
-            np.empty(m), np.zeros((m, ROOM)), np.ones(4 * stride), np.zeros(stride), first_kept,
-            gone, Y if learning else _NO_LABELS, start, p, log_odds, parts,
+            known if len(known) else None, Z, self.sizes, self.near_sizes, self.half_log,
+            first_kept, gone, Y if learning else _NO_LABELS, start, p, log_odds, parts,
         )  # fmt: skip
         return pass_items(*arrays)
+
+    def n_voting(self, *, learning: bool) -> int:
+        """Return how many of the nearest vote at most."""
+        t = int(self.now.t[0])
+        if learning or t >= VERY_FEW:
+            return self.votes[-1]
+        return max(t // 3, 1)  # of very few, the nearest third: if all vote, it tells nothing
 
     def recount(self, Y: Bytes, sign: int, known: npt.NDArray[np.bool_] | None = None) -> None:
         """Count examples once more (``sign`` = 1) or once less (−1), and learn nothing.

@@ -567,12 +567,12 @@ def multiply_columns(
     data: npt.NDArray[np.float64],
     out: npt.NDArray[np.float64],
 ) -> None:
-    """``out += Xᵀ X`` for CSR rows X (n, p) whose indices rise, out (p, p) symmetric."""
+    """``out += Xᵀ X`` for CSR rows X (n, p), out (p, p) symmetric."""
     for i in range(indptr.shape[0] - 1):
         for a in range(indptr[i], indptr[i + 1]):
-            x, row = data[a], out[indices[a]]
+            x, k = data[a], indices[a]
             for b in range(indptr[i], a + 1):
-                row[indices[b]] += x * data[b]
+                out[max(k, indices[b]), min(k, indices[b])] += x * data[b]
     for j in range(out.shape[0]):
         for k in range(j):
             out[k, j] = out[j, k]

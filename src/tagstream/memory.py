@@ -304,6 +304,11 @@ class _Sliding:
 
     def room(self, n: int) -> npt.NDArray[Any]:
         """Make ``n`` new rows at the end and return them to be written."""
+        self.make_room(n)
+        return self._array[self._stop - n : self._stop]
+
+    def make_room(self, n: int) -> None:
+        """Make ``n`` new rows at the end, to be written."""
         if self._stop + n > len(self._array):
             need = len(self) + n
             fits = need <= len(self._array) * 8 // 9 and not self._shared
@@ -311,7 +316,6 @@ class _Sliding:
             array[: len(self)] = self.live  # numpy copies overlapping ranges safely
             self._put(array, len(self))
         self._stop += n
-        return self._array[self._stop - n : self._stop]
 
     def drop(self, n: int) -> None:
         self._start += n
@@ -434,14 +438,19 @@ class _Panels:
         return twin
 
     def append(self, rows: Singles) -> None:
+        at = self.make_room(len(rows))
+        pack(rows, self._latest.live, at)
+
+    def make_room(self, n: int) -> int:
+        """Make places for ``n`` more rows, to be packed there; return the first."""
         at = self._next - self._first
-        missing = -(-(at + len(rows)) // LANES) - len(self._latest)
+        missing = -(-(at + n) // LANES) - len(self._latest)
         if missing > 0:
             new = self._latest.room(missing)
             new.fill(0)
             new[:, 0] = -np.inf  # no row is there yet
-        pack(rows, self._latest.live, at)
-        self._next += len(rows)
+        self._next += n
+        return at
 
     def group(self, rows: Singles) -> None:
         """Make groups of the latest of all rows, but for the last few."""
@@ -572,6 +581,11 @@ class DenseRows:
             self._panels.append(new)
             if self._panels.grouped and self._panels.many:
                 self._panels.group(self.live)
+
+    def make_room(self) -> int:
+        """Make room for a row at the end; return where it is to be packed in the panels."""
+        self._rows.make_room(1)
+        return 0 if self._panels is None else self._panels.make_room(1)
 
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
@@ -886,11 +900,25 @@ class LocalStore:
             and type(self._rows) is DenseRows
         )
 
-    def arrays(self) -> tuple[Singles, Singles, Singles, int]:
-        """Return plain rows, their codes, and these as a search reads them; to be read only."""
+    def arrays(self) -> tuple[Singles, Singles, Singles, int, Bytes, Bools]:
+        """Return plain rows, their codes, these as a search reads them, labels, and corrections.
+
+        To be read only, but for what :meth:`make_room` has made.
+        """
         assert isinstance(self._rows, DenseRows)
         assert self._codes is not None
-        return self._rows.live, self._codes.live, *self._codes.panels
+        corrected = _NOBODY if self._corrected is None else self._corrected.live
+        labels = self._labels.live
+        return self._rows.live, self._codes.live, *self._codes.panels, labels, corrected
+
+    def make_room(self, ids: Sequence[Hashable] | None) -> int:
+        """Make room for one plain example at the end; return where its code is to be packed."""
+        assert isinstance(self._rows, DenseRows)
+        assert self._codes is not None
+        self._name(1, ids)
+        self._rows.make_room()
+        self._labels.make_room(1)
+        return self._codes.make_room()
 
     def forget(self) -> None:
         """Drop what lies before the window."""

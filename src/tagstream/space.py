@@ -183,16 +183,16 @@ class Space:
             metric.STEPS.index(step), linear, float(step_min), float(step_max),
             losses, steps, degenerate,
         )  # fmt: skip
-        self.note(losses, steps, degenerate)
+        self.note(losses.tolist(), steps.tolist(), degenerate.tolist())
 
-    def note(self, losses: Matrix, steps: Matrix, degenerate: npt.NDArray[np.bool_]) -> None:
+    def note(self, losses: list[float], steps: list[float], degenerate: list[bool]) -> None:
         """Remember what rounds did."""
-        self.n_updates += sum([step > 0 for step in steps.tolist()])
-        self.n_degenerate += sum(degenerate.tolist())
+        self.n_updates += sum([step > 0 for step in steps])
+        self.n_degenerate += sum(degenerate)
         # One after another, so that the order of additions does not depend on the calls.
-        for loss in losses.tolist():
+        for loss in losses:
             self.cumulative_loss += loss
-        self.loss, self.step = float(losses[-1]), float(steps[-1])
+        self.loss, self.step = losses[-1], steps[-1]
 
     # ------------------------------------------------------------------ codes
     def renew(self) -> None:
@@ -365,7 +365,7 @@ class ConvexSpace(Space):
                 Z, mine.Y, theirs.Y, known, alone, self.basis, self.Q, C, patience, self.tally,
                 losses, steps, degenerate,
             )  # fmt: skip
-        self.note(losses, steps, degenerate)
+        self.note(losses.tolist(), steps.tolist(), degenerate.tolist())
 
     def renew(self) -> None:
         """Encode with the present Q from now on."""

@@ -20,13 +20,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from tagstream import projection
-from tagstream.belief import Belief, Items
+from tagstream.belief import Items
 from tagstream.checks import Rows, check_choice, check_number, expect_keys
 from tagstream.embedding import STATE, Embedding, Wanted
 from tagstream.fastmap import inputs_of
 from tagstream.labels import Labels
 from tagstream.memory import LocalStore
-from tagstream.models import single
 from tagstream.models.neighbors import Located, NeighborClassifier, Positions
 from tagstream.renewal import Renewal
 from tagstream.schedule import delay, next_fit
@@ -34,6 +33,8 @@ from tagstream.space import ConvexSpace, Space
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from tagstream.models.single import Single
 
 __all__ = ["OML"]
 
@@ -108,7 +109,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     True
     """
 
-    _asked: single.Asked | None = None  # the last single item
+    _short_way: Single | None = None  # of single items
     _n_single = 0  # how often one was asked about, or learnt
     _renewal: Renewal | None = None  # the fit of P that is under way
 
@@ -184,9 +185,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
     ) -> None:
         store, belief = self._store, self._belief
-        if (plain := self._plain_case(rows)) is not None and labels.known is None:
-            asked, step_max = self._look(rows, *plain), float(self.step_max)
-            single.learn(self._embedding, *plain, rows, labels, ids, asked, step_max)
+        way = self._plain_case(rows, learning=True) if labels.known is None else None
+        if way is not None:
+            way.learn(rows, labels.Y, ids, float(self.step_max))
             return
         if self._embedding.projection is None:
             items = Items(rows, None, None, inputs_of(None))
@@ -209,27 +210,30 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         if belief is not None:
             belief.learn(items, labels, store, seen)
 
-    def _plain_case(self, rows: Rows) -> tuple[LocalStore, Belief] | None:
-        """Return what :mod:`tagstream.models.single` needs, if this is one row and its case.
+    def _plain_case(self, rows: Rows, *, learning: bool) -> Single | None:
+        """Return the short way, if this is one row and its case.
 
         Not for the first ones: who asks about a few only shall not wait until it is compiled.
         """
         if rows.shape[0] != 1:
             return None
-        self._n_single += 1
-        if self._n_single <= FIRST_SINGLES:
+        if self._n_single < FIRST_SINGLES:
+            self._n_single += 1
             return None
-        return single.plain_case(self._embedding, self._store, self._belief)
+        store, belief, way = self._store, self._belief, self._short_way
+        if way is None or way.store is not store:
+            if belief is None or type(store) is not LocalStore:
+                return None
+            from tagstream.models.single import Single  # which takes time, and few need it
 
-    def _look(self, row: Rows, store: LocalStore, belief: Belief) -> single.Asked:
-        self._asked = single.look(self._embedding, store, belief, row, self._asked)
-        return self._asked
+            way = self._short_way = Single(self._embedding, store, belief)
+        return way if way.ready(learning=learning) else None
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
-        plain = self._plain_case(X)
-        if plain is None:
+        way = self._plain_case(X, learning=False)
+        if way is None:
             return super()._proba(X)
-        return single.score(*plain, self._look(X.astype(np.float32, copy=False), *plain))
+        return way.score(X.astype(np.float32, copy=False))
 
     def _stop(self, seen: int) -> None:
         """Have the fit that is under way take effect, or begin the next one."""

@@ -2,238 +2,337 @@
 
 What :class:`~tagstream.models.oml.OML` does with a block of rows takes some hundred calls of Python
 around a dozen compiled loops, whose price does not depend on the size of the block.  For a single
-row it is most of the time.  Here the same loops are called on the same arrays without what only
-blocks need: results and state are those of a block of one row, to the last bit.  What comes before
-the head is one compiled function; to put the head into one as well would save another tenth, and
-take as long to compile as all the rest.
+row it is most of the time.  Here two compiled functions call the same loops on the same arrays, one
+to ask about an item and one to learn it: results and state are those of a block of one row, to the
+last bit.  The arrays of the learner are handed to them as one object (:class:`State`), which is
+made again when one of them was replaced; those of the store, which move with every item, one by
+one.
 
-It serves the plain case only (:func:`plain_case`): dense rows in a store of this process, a head,
+It serves the plain case only (:meth:`Single.ready`): dense rows in a store of this process, a head,
 the exact step, labels that are known and come at once.  For all else there is the block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from operator import is_not
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
+from numba.experimental import structref
 
 from tagstream.belief import NEAR, Belief
-from tagstream.checks import LARGEST_VALUE, bits_of
+from tagstream.checks import LARGEST_VALUE
 from tagstream.copies import blend_items, find_similar, learn_copies
 from tagstream.embedding import Embedding
-from tagstream.fastmap import Inputs, inputs_of
-from tagstream.head import Evidence
-from tagstream.kernels import compiled, inner, project_rows, scan_one
-from tagstream.labels import Labels
-from tagstream.memory import LocalStore, Store
+from tagstream.head import pass_items, stored_labels
+from tagstream.kernels import compiled, inlined, inner, pack, project_rows, scan_one
+from tagstream.memory import LocalStore
+from tagstream.metric import run_rounds
 from tagstream.space import Space
 
-__all__ = ["Asked", "learn", "look", "plain_case", "score"]
+__all__ = ["Single"]
 
 Vector = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+Maybe = Any  # an array, or None
 
-_NOTHING, _NO_MASK = np.empty((0, 0), np.uint8), np.empty((0, 0), np.bool_)
-_NOT_ALONE = np.zeros(1, np.bool_)
+_NOTHING = np.empty((0, 0), np.uint8)
+
+FIELDS = (
+    # of the embedding, and one over the deviations of the columns
+    "P", "c", "codec", "V", "columns",
+    # of the head: weights, aims, history, votes
+    "w", "A", "d", "a", "hits", "sizes", "n", "missing", "t", "last", "recent", "longer",
+    "votes", "near_votes", "half_log",
+    # of the fast map and of the copies
+    "D", "added", "s", "shift", "factor", "rho", "fresh", "K",
+    # what is found out about an item, which stays until it is learnt: in label space (1, q), its
+    # code (1, d), its scaled row (1, p), positions of the nearest stored items by code (1, 30), and
+    # of the latest by row (1, 10), of the most similar one, and how similar that is (1,)
+    "z", "code", "scaled", "found", "near", "copy_of", "similarity",
+)  # fmt: skip
 
 
-class Looked(NamedTuple):
-    """What is found out about one item.
+@structref.register
+class _StateType(types.StructRef):
+    """The type of :class:`State` in compiled code: its fields have the types of the arrays."""
 
-    Attributes
-    ----------
-    Z, codes : arrays of shape (1, q) and (1, d)
-        The item in label space, and its code.
-    scaled : array of shape (1, p)
-        Its row, columns divided by their deviation.
-    found, near : int arrays of shape (1, 30) and (1, 10)
-        Positions of the nearest stored items, by code, and of the latest by row.
-    copy_of, similarity : arrays of shape (1,)
-        Position of the stored item that is most similar, and how similar it is.
+
+class State(structref.StructRefProxy):
+    """The arrays of a learner that compiled functions work on, held by reference.
+
+    To hand them over one by one takes longer than most of the work that is done with them.
     """
 
-    Z: Vector
-    codes: Singles
-    scaled: Singles
-    found: Ints
-    near: Ints
-    copy_of: Ints
-    similarity: Vector
+
+structref.define_boxing(_StateType, State)  # type: ignore[no-untyped-call]
+structref.define_constructor(State, _StateType, FIELDS)  # type: ignore[no-untyped-call]
+
+
+@compiled
+def _make_state(*arrays: Any) -> Any:
+    """Return arrays as one object, in the order of ``FIELDS``."""
+    return State(*arrays)  # type: ignore[no-untyped-call]
 
 
 @inner
 def _nearest(
-    stored: Singles,
-    panels: Singles,
-    skip: int,
-    query: Singles,
-    first: int,
-    best: Vector,
-    found: Ints,
+    stored: Singles, panels: Singles, skip: int, query: Singles, best: Vector, found: Ints
 ) -> None:
-    """Write the positions of the nearest of all stored rows from ``first`` on."""
+    """Write the positions of the nearest of all stored rows."""
+    first: Any = np.int64(0)  # for a constant, all would be compiled once more
     for a in range(found.shape[0]):
         best[a], found[a] = np.inf, -1
     scan_one(stored, panels, skip, query, first, stored.shape[0], best, found)
 
 
+@inlined
+def _weigh(
+    s: Any,
+    learning: bool,
+    most: int,
+    inputs: Singles,
+    labels: Bytes,
+    kept: Maybe,
+    gone: Maybe,
+    Y: Bytes,
+    first: int,
+    p: Vector,
+) -> None:
+    """Have the head score the item or learn it, see :func:`tagstream.head.pass_items`."""
+    pass_items(
+        learning, most, s.w, s.A, s.d, s.a, s.hits, s.sizes, s.n, s.missing, s.t, s.last, s.recent,
+        s.longer, None, None, None, None, None, None, None, None, s.D, s.added, s.s, None, None,
+        None, s.shift, s.factor, s.rho, None, None, None, None, None, inputs, None, None, None,
+        np.empty(s.D.shape[0]), s.fresh, s.found, s.near, labels, None, s.z, s.votes, s.near_votes,
+        s.half_log, kept, gone, Y, first, p, None, None,
+    )  # fmt: skip
+
+
 @compiled
-def _look(
+def _ask(
+    s: Any,
     row: Singles,
-    inputs: Vector,
-    P: Vector,
-    c: Vector,
-    codec: Vector,
-    none: Vector,
-    factor: Vector,
+    inputs: Singles,
     rows: Singles,
     codes: Singles,
     panels: Singles,
     skip: int,
+    labels: Bytes,
+    corrected: Bools,
     recent: Singles,
     recent_panels: Singles,
     recent_skip: int,
-    first: int,
-    wide: Vector,
-    best: Vector,
-    candidates: Ints,
-    z: Vector,
-    code: Singles,
-    scaled: Singles,
-    found: Ints,
-    near: Ints,
-    copy_of: Ints,
-    similarity: Vector,
+    nothing: Bytes,
+    most: int,
+    looks: bool,
+    p: Vector,
 ) -> None:
-    """Write what there is to know about the item ``row`` (1, p), which P takes as ``inputs``.
+    """Write the probabilities ``p`` (1, q) of the item ``row`` (1, p), which P takes as ``inputs``.
 
-    The stored rows, their codes and the latest ones scaled are followed by room to work in and by
-    what is written, see :class:`Looked`; ``none`` is zeros.  ``first`` is 0: as a constant it would
-    have everything compiled once more.
+    If one ``looks``, what there is to know about it is found out first.  No more than ``most``
+    neighbours vote; if it is 0, nothing is written.
     """
-    project_rows(inputs, P, c, z)
-    for j in range(z.shape[1]):
-        z[0, j] = max(min(z[0, j], LARGEST_VALUE), -LARGEST_VALUE)
-    project_rows(z, codec, none, wide)
-    for j in range(code.shape[1]):
-        code[0, j] = max(min(wide[0, j], LARGEST_VALUE), -LARGEST_VALUE)
-    n = found.shape[1]
-    _nearest(codes, panels, skip, code[0], first, best[:n], found[0])
-    for k in range(row.shape[1]):
-        scaled[0, k] = np.float64(row[0, k]) * factor[k]
-    _nearest(recent, recent_panels, recent_skip, scaled[0], first, best[: near.shape[1]], near[0])
-    for a in range(n):
-        candidates[0, a] = found[0, a]
-    for a in range(near.shape[1]):
-        if near[0, a] >= 0:
-            near[0, a] += rows.shape[0] - recent.shape[0]
-    candidates[0, n] = near[0, 0]
-    copy_of[0], similarity[0] = -1, -np.inf
-    find_similar(rows, row, factor, candidates, best, copy_of, similarity)
+    if looks:
+        z, code, scaled, found, near = s.z, s.code, s.scaled, s.found, s.near
+        d, n, m = code.shape[1], found.shape[1], near.shape[1]
+        wide, best = np.empty((1, d)), np.empty(max(n, m) + 1)
+        project_rows(inputs, s.P, s.c, z)
+        for j in range(z.shape[1]):
+            z[0, j] = max(min(z[0, j], LARGEST_VALUE), -LARGEST_VALUE)
+        project_rows(z, s.codec, np.zeros(d), wide)
+        for j in range(d):
+            code[0, j] = max(min(wide[0, j], LARGEST_VALUE), -LARGEST_VALUE)
+        _nearest(codes, panels, skip, code[0], best[:n], found[0])
+        for k in range(row.shape[1]):
+            scaled[0, k] = np.float64(row[0, k]) * s.columns[k]
+        _nearest(recent, recent_panels, recent_skip, scaled[0], best[:m], near[0])
+        for a in range(m):
+            if near[0, a] >= 0:
+                near[0, a] += rows.shape[0] - recent.shape[0]
+        candidates = np.empty((1, n + 1), np.int64)
+        for a in range(n):
+            candidates[0, a] = found[0, a]
+        candidates[0, n] = near[0, 0]
+        s.copy_of[0], s.similarity[0] = -1, -np.inf
+        find_similar(rows, row, s.columns, candidates, best, s.copy_of, s.similarity)
+    if most:
+        first: Any = np.int64(0)
+        _weigh(s, first != 0, most, inputs, labels, None, None, nothing, first, p)
+        blend_items(s.K, s.copy_of, s.similarity, corrected, labels, nothing, p, np.empty(1))
 
 
-class Asked(NamedTuple):
-    """An item that was looked at, and when: in a stream it is learnt next."""
-
-    key: tuple[Hashable, int, int]  # the bits of its row, examples seen, examples stored
-    projection: object  # by which it was looked at
-    inputs: Inputs  # what P takes
-    looked: Looked
-
-
-def plain_case(
-    embedding: Embedding, store: Store, belief: Belief | None
-) -> tuple[LocalStore, Belief] | None:
-    """Return store and belief if this is the plain case, and enough is stored; None if not."""
-    project = embedding.projection
-    if (
-        belief is not None
-        and not belief.lag
-        and project is not None
-        and project.columns is None
-        and embedding.reduction is None
-        and type(embedding.space) is Space
-        and type(store) is LocalStore
-        and store.plain
-        and len(store) > belief.n_votes
-        and store.n_labels > 0
-    ):
-        return store, belief
-    return None
-
-
-def look(
-    embedding: Embedding, store: LocalStore, belief: Belief, row: Singles, last: Asked | None
-) -> Asked:
-    """Find out what there is to know about an item (1, p), unless it was the ``last`` one."""
-    project, key = embedding.projection, (bits_of(row), store.n_seen, len(store))
-    if last is not None and last.projection is project and last.key == key:
-        return last
-    assert project is not None
-    assert belief.recent is not None
-    recent, inputs, codec = belief.recent, project.inputs(row), embedding.space.codec
-    looked = Looked(
-        np.empty((1, len(project.c))),
-        np.empty((1, codec.shape[1]), np.float32),
-        np.empty(row.shape, np.float32),
-        np.empty((1, belief.n_votes), np.int64),
-        np.empty((1, min(NEAR, len(recent))), np.int64),
-        np.empty(1, np.int64),
-        np.empty(1),
-    )
-    arrays: Any = (
-        row, inputs.astype(np.float64), project.P, project.c, codec, np.zeros(codec.shape[1]),
-        belief.factor, *store.arrays(), recent.live, *recent.panels, 0,
-        np.empty((1, codec.shape[1])), np.empty(max(belief.n_votes, NEAR) + 1),
-        np.empty((1, belief.n_votes + 1), np.int64), *looked,
-    )  # fmt: skip
-    _look(*arrays)
-    return Asked(key, project, inputs_of(inputs), looked)
-
-
-def score(store: LocalStore, belief: Belief, asked: Asked) -> Vector:
-    """Return the probabilities of an item, (1, q)."""
-    looked, (_, labels, known, corrected) = asked.looked, store.neighbors()
-    p = belief.head.score(_evidence(asked, labels), belief.fast)
-    blend_items(
-        belief.copies.K, looked.copy_of, looked.similarity, corrected, labels, known, p, np.empty(1)
-    )
-    return p
-
-
-def _evidence(asked: Asked, labels: Bytes) -> Evidence:
-    z, _, _, found, near, _, _ = asked.looked
-    return Evidence(found, near, labels, _NOTHING, z, asked.inputs)
-
-
-def learn(
-    embedding: Embedding,
-    store: LocalStore,
-    belief: Belief,
+@compiled
+def _learn(
+    s: Any,
     row: Singles,
-    labels: Labels,
-    ids: Sequence[Hashable] | None,
-    asked: Asked,
+    inputs: Singles,
+    rows: Singles,
+    codes: Singles,
+    panels: Singles,
+    at: int,
+    labels: Bytes,
+    corrected: Bools,
+    recent: Singles,
+    recent_panels: Singles,
+    recent_at: int,
+    nothing: Bytes,
+    most: int,
     step_max: float,
-) -> None:
-    """Store an item with its labels, and learn it; what leaves the window stays for now."""
-    n, window, kept = len(store), store.window, None
-    if window is not None:
-        kept = np.array([max(n - window, 0), max(n + 1 - window, 0)], np.int64)
-    looked = asked.looked
-    assert belief.recent is not None
-    theirs = store.labels(looked.found[:, 0])
-    store.append(row, labels, ids, looked.codes)
-    belief.recent.append(looked.scaled)
-    embedding.space.play(looked.Z, labels, theirs, _NOT_ALONE, step_max=step_max)
-    _, packed, known, corrected = store.neighbors()
-    p = belief.head.learn(_evidence(asked, packed), belief.fast, labels.Y, None, kept)
-    learn_copies(
-        belief.copies.K, looked.copy_of, looked.similarity, corrected, packed, known, p, labels.Y,
-        _NO_MASK,
+    window: int,
+    kept: Maybe,
+    gone: Maybe,
+    Y: Bytes,
+) -> tuple[float, float, bool]:
+    """Learn the item that was looked at, with labels ``Y`` (1, q).
+
+    Its own place is the last in all that is stored, ``at`` in panels, and is written here.  With a
+    window, ``kept`` (2,) and ``gone`` (1, q) are room to work in.  Return loss and step of the
+    round, and whether V could not move.
+    """
+    zero: Any = np.int64(0)
+    n, q = rows.shape[0] - 1, Y.shape[1]
+    theirs = np.empty((1, q), np.uint8)
+    stored_labels(labels, None, s.found[0, 0], theirs)
+    for k in range(row.shape[1]):
+        rows[n, k] = row[0, k]
+        recent[recent.shape[0] - 1, k] = s.scaled[0, k]
+    for k in range(codes.shape[1]):
+        codes[n, k] = s.code[0, k]
+    for b in range(labels.shape[1]):
+        labels[n, b] = 0
+    for j in range(q):
+        labels[n, j >> 3] |= Y[0, j] << (7 - (j & 7))
+    pack(s.code, panels, at)
+    pack(s.scaled, recent_panels, recent_at)
+    losses, steps, degenerate = np.empty(1), np.empty(1), np.empty(1, np.bool_)
+    run_rounds(
+        s.z, Y, theirs, np.empty((0, 0), np.bool_), np.zeros(1, np.bool_), s.V, zero, zero != 0,
+        0.0, step_max, losses, steps, degenerate,
     )  # fmt: skip
-    belief.trim(store)
+    p = np.empty((1, q))
+    if kept is not None:
+        kept[0], kept[1] = max(n - window, 0), max(n + 1 - window, 0)
+    _weigh(s, zero == 0, most, inputs, labels, kept, gone, Y, zero, p)
+    learn_copies(
+        s.K, s.copy_of, s.similarity, corrected, labels, nothing, p, Y, np.empty((0, 0), np.bool_)
+    )
+    return losses[0], steps[0], degenerate[0]
+
+
+class Single:
+    """The short way of one learner.
+
+    It keeps the state that it handed over last, and what it found out about the last item: in a
+    stream the item that is asked about is learnt next.  It is for one thread at a time.
+    """
+
+    def __init__(self, embedding: Embedding, store: LocalStore, belief: Belief) -> None:
+        self.store, self._embedding, self._belief = store, embedding, belief
+        self._state: State | None = None  # None unless this is the plain case
+        self._parts: tuple[Any, ...] = (None,) * 9  # that it was made of
+        self._shape: tuple[int, ...] = ()
+        self._looked: tuple[npt.NDArray[Any], ...] = ()
+        self._asked: tuple[bytes, int, int] | None = None  # bits of the item, seen, stored
+        self._inputs = np.empty((0, 0), np.float32)
+        self._kept, self._gone = np.empty(2, np.int64), _NOTHING
+
+    def ready(self, *, learning: bool) -> bool:
+        """Tell whether this is the plain case, with enough stored, and get ready for it."""
+        store, belief = self.store, self._belief
+        space, head, fast = self._embedding.space, belief.head, belief.fast
+        if learning:
+            fast.own()
+        parts = (
+            self._embedding.projection, space.codec, space.V, belief.factor, head.weights,
+            head.aims, head.now, fast.state, belief.copies.K,
+        )  # fmt: skip
+        if any(map(is_not, parts, self._parts)):
+            self._renew(parts)
+        return (
+            self._state is not None
+            and store.plain
+            and len(store) > belief.n_votes
+            and len(belief.latest) >= NEAR
+        )
+
+    def _renew(self, parts: tuple[Any, ...]) -> None:
+        """Make the state of other parts than before, if it is one of the plain case."""
+        embedding, belief = self._embedding, self._belief
+        project, head, fast = embedding.projection, belief.head, belief.fast.state
+        if project is not self._parts[0]:
+            self._asked = None
+        self._state, self._parts = None, parts
+        if (
+            project is None
+            or project.columns is not None
+            or embedding.reduction is not None
+            or type(embedding.space) is not Space
+            or belief.lag
+            or not project.P.shape[1]
+        ):
+            return
+        codec, V = embedding.space.codec, embedding.space.V
+        q, d, p = *codec.shape, len(belief.factor)
+        if (q, d) != self._shape:
+            self._shape, self._asked = (q, d), None
+            self._gone = np.empty((1, q), np.uint8)
+            self._looked = (
+                np.empty((1, q)), np.empty((1, d), np.float32), np.empty((1, p), np.float32),
+                np.empty((1, belief.n_votes), np.int64), np.empty((1, NEAR), np.int64),
+                np.empty(1, np.int64), np.empty(1),
+            )  # fmt: skip
+        self._state = _make_state(
+            project.P, project.c, codec, V, belief.factor, *head.weights, *head.aims, *head.now,
+            head.sizes, head.near_sizes, head.half_log, fast.D, fast.added, fast.s, fast.shift,
+            fast.factor, fast.rho, fast.fresh, belief.copies.K, *self._looked,
+        )  # fmt: skip
+
+    def score(self, row: Singles) -> Vector:
+        """Return the probabilities of an item (1, p), an array of shape (1, q)."""
+        return self._ask(_own(row), self._belief.head.n_voting(learning=False))
+
+    def _ask(self, row: Singles, most: int) -> Vector:
+        """Find out about an item, unless it was the last one; return its probabilities, if any."""
+        project, store, latest = self._embedding.projection, self.store, self._belief.latest
+        asked = row.tobytes(), store.n_seen, len(store)
+        looks, p = asked != self._asked, np.empty((1, self._shape[0]))
+        if looks:
+            assert project is not None
+            # Of a copy: what is kept must not change with the array that it was given in.
+            self._asked, self._inputs = asked, project.inputs(row.copy())
+        if looks or most:
+            _ask(
+                self._state, row, self._inputs, *store.arrays(), latest.live, *latest.panels,
+                _NOTHING, most, looks, p,
+            )  # fmt: skip
+        return p
+
+    def learn(
+        self, row: Singles, Y: Bytes, ids: Sequence[Hashable] | None, step_max: float
+    ) -> None:
+        """Store an item with its labels, and learn it; what leaves the window stays for now."""
+        row, store, latest = _own(row), self.store, self._belief.latest
+        self._ask(row, 0)
+        at, latest_at = store.make_room(ids), latest.make_room()
+        rows, codes, panels, _, labels, corrected = store.arrays()
+        window = store.window
+        kept, gone = (None, None) if window is None else (self._kept, self._gone)
+        loss, step, degenerate = _learn(
+            self._state, row, self._inputs, rows, codes, panels, at, labels, corrected, latest.live,
+            latest.panels[0], latest_at, _NOTHING, self._belief.n_votes, step_max, window or 0,
+            kept, gone, _own(Y),
+        )  # fmt: skip
+        self._embedding.space.note([loss], [step], [degenerate])
+        self._belief.trim(store)
+
+
+def _own(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of the one kind that functions are compiled for, whatever it was cut from."""
+    return array if array.flags.carray else array.copy()
