@@ -157,10 +157,13 @@ def test_rows_of_labels_are_added_and_spread_one_after_another(dtype):
 
 def test_products_of_sparse_columns_are_summed_in_the_order_of_the_rows():
     X = thinned(np.random.default_rng(22), 14, 9).astype(np.float64)
-    rows, out = sp.csr_matrix(X), np.zeros((9, 9))
-    kernels.multiply_columns(rows.indptr.astype(np.int64), rows.indices, rows.data, out)
-    for j in range(9):
-        np.testing.assert_array_equal(out[j], product_in_order(X[:, j], X, np.zeros(9)))
+    rows = sp.csr_matrix(X)
+    backwards = X[:, ::-1], rows.indptr, 8 - rows.indices, rows.data  # entries in any order will do
+    for right, indptr, indices, data in ((X, rows.indptr, rows.indices, rows.data), backwards):
+        out = np.zeros((9, 9))
+        kernels.multiply_columns(indptr.astype(np.int64), indices, data, out)
+        for j in range(9):
+            np.testing.assert_array_equal(out[j], product_in_order(right[:, j], right, np.zeros(9)))
 
 
 def test_row_squares_are_summed_in_order():
