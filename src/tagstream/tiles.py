@@ -28,6 +28,7 @@ __all__ = [
     "add_line",
     "add_lines",
     "double_sums",
+    "fetch",
     "highest",
     "lowest",
     "products",
@@ -322,6 +323,20 @@ def _double_sums(
     return types.void(indices, data, index, index, W, starts, sums, four), build
 
 
+def _fetch(typing: Any, array: Any, i: Any) -> Any:
+    """Tell the processor that the numbers from place i of an array on will be wanted soon."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        place = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [place.type, _INT, _INT, _INT])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(prefetch, [place, _INT(0), _INT(3), _INT(1)])  # to read, and to keep
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), build
+
+
 def _lowest(typing: Any, bits: Any) -> Any:
     """Return the number of the lowest bit that is set; one must be."""
 
@@ -334,6 +349,7 @@ def _lowest(typing: Any, bits: Any) -> Any:
 products: Any = intrinsic(_products)
 highest: Any = intrinsic(_highest)
 lowest: Any = intrinsic(_lowest)
+fetch: Any = intrinsic(_fetch)
 double_sums: Any = intrinsic(_double_sums)
 above_bulk = _above(TOGETHER, 1)
 above_one = _above(1, AHEAD)
