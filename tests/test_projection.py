@@ -31,6 +31,7 @@ from tagstream.projection.features import (
     make_features,
     moments,
     transposed_times,
+    unit_rows,
 )
 from tagstream.projection.ridge import Design
 from tagstream.steps import finish
@@ -444,6 +445,10 @@ def test_one_product_of_sparse_rows_does_for_rows_as_they_are_and_of_unit_length
     np.testing.assert_allclose(plain, (X @ X.T).toarray())
     np.testing.assert_allclose(unit, same, atol=1e-6)
     assert not unit[3].any()
+    few = Examples.of(unit_rows(X), Labels(Y, None))
+    _, (alone,) = choice._inner_products(few, (None, "unit"), 10, 0)  # the other changes nothing
+    np.testing.assert_allclose(alone, unit, atol=1e-6)
+    assert auto(unit_rows(X), Y, scale="auto").scale is None
 
 
 def test_features_are_standardised_where_it_helps_and_only_if_allowed():

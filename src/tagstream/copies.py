@@ -29,6 +29,7 @@ import numpy.typing as npt
 from tagstream.checks import LARGEST_COUNT, expect, expect_keys
 from tagstream.fastmap import Inputs
 from tagstream.kernels import compiled, compiled_loosely, inner
+from tagstream.tiles import LANES, fetch
 
 __all__ = [
     "BINS",
@@ -119,13 +120,16 @@ def _write(queries: Inputs, i: int, places: npt.NDArray[np.float32]) -> float:
 
 @inner
 def _quick_cosine(stored: Inputs, a: int, mine: float, places: npt.NDArray[np.float32]) -> float:
-    """Return the same of a row whose numbers stand at the places of their columns."""
-    dot, theirs = 0.0, 0.0
-    for e in range(stored.indptr[a], stored.indptr[a + 1]):
-        x, column = np.float64(stored.data[e]), stored.indices[e]
+    """Return the same of a row whose numbers stand at the places of their columns.
+
+    The last place, of all columns beyond, holds 0.  Numbers without a sign need no look at whether
+    they count from the end.
+    """
+    dot, theirs, beyond = 0.0, 0.0, np.uint32(places.shape[0] - 1)
+    for e in range(np.uint64(stored.indptr[a]), np.uint64(stored.indptr[a + 1])):
+        x, column = np.float64(stored.data[e]), np.uint32(stored.indices[e])
         theirs += x * x
-        if column < places.shape[0]:
-            dot += np.float64(places[column]) * x
+        dot += np.float64(places[min(column, beyond)]) * x
     product = math.sqrt(mine * theirs)
     return float(dot / product) if product > 0.0 else 0.0
 
@@ -155,11 +159,16 @@ def _find_sparse(
             width = max(width, q_indices[last - 1] + 1)
     keys, values = np.empty(size, np.int64), np.empty(size)
     quick = candidates.shape[0] >= MANY and width <= WIDEST
-    places = np.zeros(width if quick else 0, np.float32)
+    places = np.zeros(width + 1 if quick else 0, np.float32)
+    every = candidates.ravel()
     for i in range(candidates.shape[0]):
         mine = _write(queries, i, places) if quick else _remember(queries, i, keys, values)
         for c in range(candidates.shape[1]):
-            a = candidates[i, c]
+            a, soon = candidates[i, c], i * candidates.shape[1] + c + 1
+            if soon < every.shape[0] and every[soon] >= 0:  # its row lies anywhere in memory
+                for e in range(indptr[every[soon]], indptr[every[soon] + 1], LANES):
+                    fetch(indices, e)
+                    fetch(data, e)
             if a < 0:
                 continue
             if quick:

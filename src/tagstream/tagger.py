@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Learnt", "Suggestion", "Tagger", "TaggerView"]
 
-CHUNK = 256  # records that are learnt at a time, if they come one after another
+CHUNK = 1024  # records that are learnt at a time, if they come one after another
+SPARE = 256  # texts beyond twice the window before those of lost items are looked for
 HASHED = (Text, Named, Hashing)  # featurizers of which two features may share a column
 LARGEST_TEXTS = 1 << 28  # characters of kept texts; beyond, the newest are not kept
 
@@ -425,7 +426,7 @@ class Tagger(_Reader):
                 self._texts[name] = text
                 self._n_characters += len(text)
         window = getattr(self.learner, "window", None)
-        if window is not None and len(self._texts) > 2 * window + CHUNK:
+        if window is not None and len(self._texts) > 2 * window + SPARE:
             kept = {n: t for n, t in self._texts.items() if self.learner.has_item(n)}
             self._texts, self._shared = kept, False
             self._n_characters = sum(map(len, kept.values()))

@@ -26,6 +26,7 @@ __all__ = [
     "above_one",
     "add_line",
     "add_lines",
+    "fetch",
     "highest",
     "lowest",
     "products",
@@ -247,6 +248,20 @@ def _along_entries(n_lines: int, spreads: bool) -> Any:
     return intrinsic(along)
 
 
+def _fetch(typing: Any, array: Any, i: Any) -> Any:
+    """Tell the processor that the numbers from place i of an array on will be wanted soon."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        place = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [place.type, _INT, _INT, _INT])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(prefetch, [place, _INT(0), _INT(3), _INT(1)])  # to read, and to keep
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), build
+
+
 def _lowest(typing: Any, bits: Any) -> Any:
     """Return the number of the lowest bit that is set; one must be."""
 
@@ -259,6 +274,7 @@ def _lowest(typing: Any, bits: Any) -> Any:
 products: Any = intrinsic(_products)
 highest: Any = intrinsic(_highest)
 lowest: Any = intrinsic(_lowest)
+fetch: Any = intrinsic(_fetch)
 above_bulk = _above(TOGETHER, 1)
 above_one = _above(1, AHEAD)
 add_line, add_lines = _along_entries(1, False), _along_entries(2, False)

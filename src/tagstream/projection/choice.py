@@ -48,6 +48,7 @@ SMALL = 32  # rows of a kernel matrix up to which its eigenvectors cost next to 
 WEAKEST = 1e-9  # ridge over the trace of a kernel matrix, below which rounding hides it,
 SINGLE_WEAKEST = 1e-4  # and from which on single precision is enough to count votes by
 RIDGES = 10.0 ** np.arange(-8, 0.51, 0.25)  # to choose from, times the variance of the features
+UNIT = 1e-5  # by which a row of unit length may miss it
 SKETCH = 64  # targets by which the ridge is sought: more are added up
 INTERPOLATION = 0.05  # share of free residuals below which a fit is not trusted
 
@@ -241,7 +242,7 @@ def _candidates(
     squares = [] if kind is None else [squared_distances(K) for K in inner]
     medians = [_median(one) for one in squares]
     if lift in (None, "auto") or not any(medians):
-        for one, K, X in zip(scales, inner, plain, strict=True):
+        for one, K, X in zip(scales, inner, plain, strict=False):
             yield Candidate(Choice(one), partial(_thinned, K), X, ridge)
     for one, distance, median in zip(scales, squares, medians, strict=False):
         for factor in _nearby(last, one, median**0.5) if median > 0 else ():
@@ -256,11 +257,16 @@ def _candidates(
 def _inner_products(
     few: Examples, scales: tuple[str | None, ...], lift_size: int, seed: int
 ) -> tuple[list[Matrix | None], list[Matrix]]:
-    """Return the features that are dense, else None, and the inner products, for each scaling."""
+    """Return the features that are dense, else None, and the inner products, for each scaling.
+
+    The last one is left out if it changes nothing.
+    """
     if few.sparse and scales == (None, "unit"):  # one product of sparse rows does for both
         K = inner_products(_features(few, Choice(None), lift_size, seed))
         lengths = np.sqrt(np.diag(K))
         lengths[lengths == 0] = 1.0
+        if np.abs(lengths - 1.0).max() < UNIT:  # hashed texts are so as they come
+            return [None], [K]
         return [None, None], [K, K / lengths / lengths[:, None]]
     made = [_features(few, Choice(one), lift_size, seed) for one in scales]
     return [None if few.sparse else X for X in made], [inner_products(X) for X in made]

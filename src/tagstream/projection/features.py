@@ -237,9 +237,6 @@ class Features:
             data = (data / self.deviation[a:][indices]).astype(np.float32)
         kept = sp.csr_matrix((n, len(self.columns) - a), dtype=np.float32)
         kept.data, kept.indices, kept.indptr = data, indices, ends.astype(rows.indptr.dtype)
-        # No entry is there twice, and no product asks for a row's entries in order: scipy, which
-        # would sort them before it copies them, is not to look.
-        kept.has_canonical_format = True
         return Joined(dense, kept) if a else kept
 
     @cached_property

@@ -432,20 +432,19 @@ def _target_squares(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[
 
 
 def _transposed(X: Any, labels: Labels, R: Matrix) -> tuple[Matrix, ...]:
-    return (transposed_times(X.astype(np.float64), R), R.sum(axis=0))
+    return (transposed_times(X, R), R.sum(axis=0))
 
 
 def _times(P: Matrix, X: Any) -> Matrix:
-    return np.asarray(X.astype(np.float64) @ P)
+    return np.asarray(X @ P)
 
 
 def _masked_right(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
     T = targets(labels)
-    return (transposed_times(X.astype(np.float64), T), T.sum(axis=0))
+    return (transposed_times(X, T), T.sum(axis=0))
 
 
 def _masked_normal(P: Matrix, shift: Matrix, X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
-    X = X.astype(np.float64)
     R = X @ P + shift
     R = R if labels.known is None else R * labels.known
     return (transposed_times(X, R), R.sum(axis=0))
