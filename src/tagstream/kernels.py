@@ -1149,22 +1149,28 @@ def _scan_near_groups(
             for g in range(n_groups):
                 turns[n_turns] = g
                 n_turns += bounds[g] <= reach
-            _sort_turns(turns[n_seeds:n_turns], bounds)
+            _sort_turns(turns[n_seeds:n_turns], bounds, reach)
     n, most = _sift(codes, query, near, waiting, n, best, rows)
     _settle(codes, query, waiting, n, best, rows)
 
 
 @inner
-def _sort_turns(turns: npt.NDArray[np.int64], bounds: npt.NDArray[np.float32]) -> None:
-    """Put groups into the order of their bounds, if they are few."""
-    if turns.shape[0] > 256:
-        return
-    for a in range(1, turns.shape[0]):
-        g, b = turns[a], a
-        while b > 0 and bounds[turns[b - 1]] > bounds[g]:
-            turns[b] = turns[b - 1]
-            b -= 1
-        turns[b] = g
+def _sort_turns(
+    turns: npt.NDArray[np.int64], bounds: npt.NDArray[np.float32], reach: np.float32
+) -> None:
+    """Put groups into the order of their bounds, as sixteenths of the reach: no finer is needed."""
+    starts, unsorted = np.zeros(17, np.int64), turns.copy()
+    places = np.empty(turns.shape[0], np.int64)
+    scale = np.float32(16.0) / reach
+    for a in range(turns.shape[0]):
+        share = bounds[turns[a]] * scale  # neither where both are infinite or zero
+        places[a] = np.int64(share) if share < np.float32(15.0) else 15
+        starts[places[a] + 1] += 1
+    for b in range(16):
+        starts[b + 1] += starts[b]
+    for a in range(turns.shape[0]):
+        turns[starts[places[a]]] = unsorted[a]
+        starts[places[a]] += 1
 
 
 @compiled
