@@ -22,7 +22,7 @@ from numba.core.environment import Environment, lookup_environment
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # not typed
 
-__all__ = ["compiled", "compiled_loosely", "inlined", "inner"]
+__all__ = ["compiled", "inlined", "inner", "inner_loosely"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -183,12 +183,17 @@ class _Inner(_Own):
         )
 
 
-def inner(function: F) -> F:
+def inner(function: F, **options: Any) -> F:
     """Compile what only compiled functions call: without the code by which Python would."""
-    made: Any = compiled(function, no_cpython_wrapper=True)
+    made: Any = compiled(function, no_cpython_wrapper=True, **options)
     if hasattr(made, "_cache"):
         made.__class__ = _Inner
     return cast(F, made)
+
+
+def inner_loosely(function: F) -> F:
+    """Compile the same with leave to reorder sums, for numbers that decide nothing."""
+    return inner(function, fastmath={"reassoc", "contract", "nsz"})
 
 
 def inlined(function: F) -> F:
@@ -232,8 +237,3 @@ class _Watcher(event.Listener):
 
 _WATCHER = _Watcher()
 event.register("numba:compile", _WATCHER)  # type: ignore[no-untyped-call]
-
-
-def compiled_loosely(function: F) -> F:
-    """Compile with leave to reorder sums, for numbers that decide nothing."""
-    return compiled(function, fastmath={"reassoc", "contract", "nsz"})

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import overload
 
-from tagstream.compilation import compiled, compiled_loosely, inlined, inner
+from tagstream.compilation import compiled, inlined, inner, inner_loosely
 from tagstream.tiles import (
     AHEAD,
     LANES,
@@ -36,13 +36,13 @@ __all__ = [
     "cast_shadows",
     "column_products",
     "compiled",
-    "compiled_loosely",
     "dense_squares",
     "gather_votes",
     "group_rows",
     "group_shadows",
     "inlined",
     "inner",
+    "inner_loosely",
     "pack",
     "pair_distance",
     "project_dense",
@@ -404,7 +404,7 @@ def _halve(
             break
 
 
-@compiled
+@inner
 def _error(d: int) -> float:
     return (d + 8) * 2.0**-22
 
@@ -417,7 +417,7 @@ def _limit(most: float, square: float, error: float, slack: float = 0.0) -> np.f
     return np.float32(max(limit - error * (square + slack + abs(limit)) - TINY, -3.4e38))
 
 
-@compiled_loosely
+@inner_loosely
 def _rough_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
     total = np.float32(0.0)
     for j in range(a.shape[0]):
@@ -426,7 +426,7 @@ def _rough_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> n
     return total
 
 
-@compiled
+@inner
 def _at_least(values: npt.NDArray[np.float32], size: int, k: int) -> np.float32:
     """Return a number that k of the first values do not exceed, hardly more than the k-th smallest.
 
