@@ -466,7 +466,7 @@ def test_who_waits_at_a_terminal_is_told_that_kernels_are_compiled(monkeypatch):
     def said(stderr, quiet=False):
         monkeypatch.setattr(sys, "stderr", stderr)
         output.show_compiling(quiet)
-        logging.getLogger("tagstream.kernels").warning("compiling")
+        logging.getLogger("tagstream.compilation").warning("compiling")
         return stderr.getvalue()
 
     assert said(Terminal()) == "compiling\n"

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import reference as slow
-from tagstream import kernels
+from tagstream import compilation, kernels
 
 
 def csr(X):
@@ -252,12 +252,17 @@ def test_a_first_look_sees_only_what_all_queries_of_a_tile_see(skip):
         assert best[i].tolist() == distances
 
 
+@kernels.compiled
+def ask_at_least(values, size, k):
+    return kernels._at_least(values, size, k)
+
+
 @pytest.mark.parametrize("k", [1, 5, 29, 40])
 def test_a_number_that_k_values_do_not_exceed_is_hardly_more_than_the_kth(k):
     rng = np.random.default_rng(12)
     for values in (rng.normal(size=40), rng.integers(0, 3, 40), np.full(40, 7), 1e30 * np.ones(40)):
         values = values.astype(np.float32)
-        bound, kth = kernels._at_least(values, 40, k), np.sort(values)[k - 1]
+        bound, kth = ask_at_least(values, 40, k), np.sort(values)[k - 1]
         assert kth <= bound <= kth + 2.0**-11 * np.ptp(values)
 
 
@@ -385,8 +390,8 @@ def test_votes_are_shares_among_those_that_know(q, share_known):
 
 def test_a_compilation_is_announced_once_and_a_load_from_the_cache_is_not(tmp_path):
     program = (
-        "import numpy as np; from tagstream.kernels import pair_distance, _rough_distance as dot; "
-        "x = np.ones(3, np.float32); pair_distance(x, x); dot(x, x); "
+        "import numpy as np; from tagstream.kernels import pair_distance, dense_squares; "
+        "x = np.ones(3, np.float32); pair_distance(x, x); dense_squares(x[None], x[:1]); "
         "import numba; made = {}; exec('def f(x): return x', made); "
         "made['f'].__module__ = None; numba.njit(made['f'])(1)"  # nobody else is disturbed
     )
@@ -417,15 +422,85 @@ def test_python_is_refused_by_what_only_compiled_functions_can_call():
     assert double.py_func(1.5) == 3.0
 
 
+PARTS = """
+import numba, numpy as np
+from tagstream.compilation import compiled, inlined, inner
+
+@inner
+def half(x):
+    if x < 0.0:
+        raise ValueError("x must not be negative")
+    return x / 2.0
+
+@inner
+def halves(n):
+    out = np.zeros(n)
+    for i in range(n):
+        out[i] = half(float(i))
+    return out
+
+@inlined
+def twice(x):
+    return x + x
+
+@compiled
+def total(n, x):
+    return half(x) + twice(halves(n).sum())
+
+@numba.njit  # of somebody else
+def others(n, x):
+    return total(n, x) + halves(n).sum() + np.zeros(n).sum()
+
+def refused():
+    try:
+        total(1, -1.0)
+    except ValueError as error:
+        return str(error)
+
+print(total(4, 1.0), refused(), sum(total.stats.cache_hits.values()), others(4, 1.0))
+"""
+
+
+def test_parts_of_compiled_functions_have_no_code_of_their_own(tmp_path):
+    (tmp_path / "parts.py").write_text(PARTS, encoding="utf-8")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONUTF8": "1"}
+
+    def run():
+        args = [sys.executable, str(tmp_path / "parts.py")]
+        done = subprocess.run(
+            args, env=environment, capture_output=True, check=True, encoding="utf-8"
+        )
+        return done.stdout
+
+    assert run() == "6.5 x must not be negative 0 9.5\n"
+    assert {path.name.split("-")[0] for path in tmp_path.rglob("*.nbi")} == {"parts.total"}
+    assert run() == "6.5 x must not be negative 1 9.5\n"
+
+
+def test_a_part_gets_machine_code_if_somebody_asks_for_it():
+    @kernels.inner
+    def part(x):
+        return x + 1.0
+
+    @kernels.compiled
+    def ask(x):
+        return part(x)
+
+    assert ask(1.0) == 2.0
+    (made,) = part.overloads.values()
+    assert made.library.get_pointer_to_function(made.fndesc.llvm_cpython_wrapper_name) == 0
+    assert made.library.get_pointer_to_function(made.fndesc.llvm_func_name) != 0
+
+
 @pytest.mark.parametrize("collecting", [True, False])
 def test_garbage_is_collected_after_a_compilation_if_it_was_before(collecting, monkeypatch):
-    seen, plain = [], kernels._WATCHER.on_end
+    seen, plain = [], compilation._WATCHER.on_end
 
     def on_end(event):
         seen.append(gc.isenabled())
         plain(event)
 
-    monkeypatch.setattr(kernels._WATCHER, "on_end", on_end)
+    monkeypatch.setattr(compilation._WATCHER, "on_end", on_end)
     before = gc.isenabled()
     try:
         (gc.enable if collecting else gc.disable)()

@@ -132,10 +132,11 @@ def test_replaced_rows_may_be_wider_and_are_searched_as_they_are():
 @pytest.mark.exact
 @pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 @pytest.mark.parametrize("k", [1, 4, 50])
-@pytest.mark.parametrize("tiles", [(64, 4096), (3, 7)])
+@pytest.mark.parametrize("tiles", [(64, 4096, 0), (3, 7, 0), (64, 4096, 1 << 13)])
 def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch):
     monkeypatch.setattr(memory, "SCANNED", tiles[0])
     monkeypatch.setattr(memory, "PACKED", tiles[1])
+    monkeypatch.setattr(memory, "LITTLE", tiles[2])
     rng = np.random.default_rng(3)
     X, queries = grid(rng, 40, 3), grid(rng, 20, 3)
     distances, found = stored_rows(X, sparse).search(as_rows(queries, sparse), k)
@@ -147,10 +148,11 @@ def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch
 
 
 @pytest.mark.parametrize("sparse", [False, UNPACKED, True])
-@pytest.mark.parametrize("tiles", [(64, 4096), (3, 7)])
+@pytest.mark.parametrize("tiles", [(64, 4096, 0), (3, 7, 0), (64, 4096, 1 << 13)])
 def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
     monkeypatch.setattr(memory, "SCANNED", tiles[0])
     monkeypatch.setattr(memory, "PACKED", tiles[1])
+    monkeypatch.setattr(memory, "LITTLE", tiles[2])
     rng = np.random.default_rng(4)
     X, queries = grid(rng, 40, 3), grid(rng, 25, 3)
     hi = rng.integers(0, 41, 25)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from tagstream.checks import LARGEST_COUNT, expect, expect_keys
 from tagstream.fastmap import Inputs
-from tagstream.kernels import compiled, compiled_loosely, inner
+from tagstream.kernels import compiled, inner, inner_loosely
 from tagstream.tiles import LANES, fetch
 
 __all__ = [
@@ -194,7 +194,7 @@ def _closeness(stored: Singles, a: int, queries: Singles, i: int, factor: Vector
     return float(1.0 - total / (2.0 * p))
 
 
-@compiled_loosely
+@inner_loosely
 def _roughly(stored: Singles, a: int, queries: Singles, i: int, factor: Vector) -> float:
     """Return about the same, several times as fast."""
     total = 0.0

@@ -9,25 +9,14 @@ a search may *skip* rows by a fast approximate distance, but what it returns is 
 
 from __future__ import annotations
 
-import gc
-import logging
-import pickle
-from collections.abc import Callable
-from functools import cache, cached_property
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import binding
-from numba.core import event
-from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
-from numba.core.environment import Environment, lookup_environment
-from numba.core.registry import CPUDispatcher
-from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # not typed
 from numba.extending import overload
 
 from tagstream import lines
+from tagstream.compilation import compiled, inlined, inner, inner_loosely
 from tagstream.tiles import (
     AHEAD,
     LANES,
@@ -57,13 +46,13 @@ __all__ = [
     "cast_shadows",
     "column_products",
     "compiled",
-    "compiled_loosely",
     "dense_squares",
     "gather_votes",
     "group_rows",
     "group_shadows",
     "inlined",
     "inner",
+    "inner_loosely",
     "line_zeros",
     "multiply_columns",
     "pack",
@@ -81,8 +70,6 @@ __all__ = [
     "spread_rows",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 WIDE = 64  # columns up to which a sum of rows is made in registers
 MANY = 16  # rows for which it is worth to lay a matrix out for tiles
 AT_ONCE = 4096  # rows that are converted to another precision at a time
@@ -95,70 +82,6 @@ LOOKED = 64  # panels, per slot, that a search looks at first, if they are not h
 # Weight of an imaginary neighbour that is three quarters for every label.  It keeps scores
 # strictly between 0 and 1, as scikit-learn asks, and makes an even vote count as yes.
 PRIOR = 1e-6
-
-
-@cache
-def _know_runtime() -> None:
-    """Let machine code find the functions that manage memory."""
-    for name, address in _nrt_python.c_helpers.items():
-        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
-
-
-def _environment(module: str, constants: list[Any], name: str) -> Any:
-    """Return what a compiled function knows of its module; it needs no more than its constants."""
-    if lookup_environment(name) is None:  # type: ignore[no-untyped-call]
-        made = Environment({"__name__": module})
-        made.consts[:], made.env_name = constants, name
-        Environment._memo[name] = made
-    return lookup_environment(name)  # type: ignore[no-untyped-call]
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        return _environment if name == "_rebuild_env" else super().find_class(module, name)
-
-
-class _Files(IndexDataCacheFile):
-    def _load_data(self, name: str) -> Any:
-        with open(self._data_path(name), "rb") as file:  # type: ignore[no-untyped-call]
-            return _Unpickler(file).load()
-
-
-class _Loading(FunctionCache):
-    """Loads compiled functions without all that numba needs to compile others.
-
-    That is done when something is compiled; code that is there wants its memory manager only, and
-    not the modules of numba in which parts of it were written.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call]
-        self._cache_file.__class__ = _Files
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        _know_runtime()
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-
-
-class _Cache:
-    """The cache of a function, whose place is looked for when it is first called.
-
-    That is to write a file, and most functions are not called.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    @cached_property
-    def found(self) -> Any:
-        try:
-            return _Loading(self.function)
-        except RuntimeError:  # no cache directory is writable
-            return NullCache()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.found, name)
 
 
 class Groups(NamedTuple):
@@ -185,82 +108,6 @@ class Groups(NamedTuple):
     order: npt.NDArray[np.int32]
     boxes: npt.NDArray[np.float32]
     gone: int
-
-
-class _Own(CPUDispatcher):
-    """A function that needs none of the extensions of numba which others may have installed."""
-
-    def _compilation_chain_init_hook(self) -> None:
-        pass  # to look for them takes as long as to load all that is compiled
-
-
-def compiled(function: F, **options: Any) -> F:
-    """Compile with numba, cached on disk where a cache directory can be written."""
-    made: Any = numba.njit(nogil=True, **options)(function)
-    if hasattr(made, "_cache"):  # not if numba is told to compile nothing
-        made.__class__, made._cache = _Own, _Cache(function)
-    return cast(F, made)
-
-
-class _Inner(_Own):
-    """A function that Python cannot call: it lacks the code to do so, and would be lost."""
-
-    def __call__(self, *given: Any) -> Any:
-        raise TypeError(
-            f"{self.py_func.__name__} is for compiled functions; Python may call its py_func"
-        )
-
-
-def inner(function: F) -> F:
-    """Compile what only compiled functions call: without the code by which Python would."""
-    made: Any = compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-    if hasattr(made, "_cache"):
-        made.__class__ = _Inner
-    return cast(F, made)
-
-
-def inlined(function: F) -> F:
-    """Compile as a part of each function that calls it; worth it for small ones, called once."""
-    return compiled(function, inline="always")
-
-
-class _Watcher(event.Listener):
-    """Says why the first call takes so long; loading from the cache is no compilation.
-
-    While it lasts no garbage is collected: looking through all of numba's objects again and again
-    takes a tenth of the time, and finds next to nothing.
-    """
-
-    said = False
-    depth = 0  # of functions that wait for others
-    collecting = False
-
-    def on_start(self, event: Any) -> None:
-        dispatcher = event.data["dispatcher"]  # of anyone's function, made in any way
-        module = getattr(getattr(dispatcher, "py_func", None), "__module__", None)
-        if not self.said and str(module).startswith("tagstream."):
-            self.said = True
-            cached = dispatcher.stats.cache_path is not None
-            when = "this once" if cached else "in every process, as no cache can be written"
-            logging.getLogger(__name__).warning("compiling kernels, %s: some seconds…", when)
-        if self.depth == 0:
-            self.collecting = gc.isenabled()
-            gc.disable()
-        self.depth += 1
-
-    def on_end(self, event: Any) -> None:
-        self.depth -= 1
-        if self.depth == 0 and self.collecting:
-            gc.enable()
-
-
-_WATCHER = _Watcher()
-event.register("numba:compile", _WATCHER)  # type: ignore[no-untyped-call]
-
-
-def compiled_loosely(function: F) -> F:
-    """Compile with leave to reorder sums, for numbers that decide nothing."""
-    return compiled(function, fastmath={"reassoc", "contract", "nsz"})
 
 
 @compiled
@@ -722,7 +569,7 @@ def _halve(
             break
 
 
-@compiled
+@inner
 def _error(d: int) -> float:
     return (d + 8) * 2.0**-22
 
@@ -735,7 +582,7 @@ def _limit(most: float, square: float, error: float, slack: float = 0.0) -> np.f
     return np.float32(max(limit - error * (square + slack + abs(limit)) - TINY, -3.4e38))
 
 
-@compiled_loosely
+@inner_loosely
 def _rough_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
     total = np.float32(0.0)
     for j in range(a.shape[0]):
@@ -744,7 +591,7 @@ def _rough_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> n
     return total
 
 
-@compiled
+@inner
 def _at_least(values: npt.NDArray[np.float32], size: int, k: int) -> np.float32:
     """Return a number that k of the first values do not exceed, hardly more than the k-th smallest.
 

@@ -71,6 +71,7 @@ _NO_AXES = np.empty((0, 0))
 SCANNED = 1 << 14
 PACKED = 1 << 13  # rows that are packed at a time where none are stored so
 FEW = 8  # queries for which it is not worth it
+LITTLE = 1 << 13  # pairs for which it is not worth to wait for another loop to be compiled
 GROUPED = 4096  # rows from which it is worth to group them
 WIDEST = 1024  # numbers of a row that may have a shadow
 SHADOW = 16  # numbers of a shadow,
@@ -636,9 +637,12 @@ class DenseRows:
         if not len(rows):
             return best, found
         groups = self.groups
-        if m == 1 and self._panels is not None and groups is None:
-            first, last = 0 if lo is None else lo[0], len(rows) if hi is None else hi[0]
-            scan_one(rows, *self._panels.live, queries[0], first, last, best[0], found[0])
+        if self._panels is not None and groups is None and (m == 1 or m * len(rows) <= LITTLE):
+            panels, skip = self._panels.live
+            queries = np.ascontiguousarray(queries)
+            for i in range(m):
+                first, last = 0 if lo is None else lo[i], len(rows) if hi is None else hi[i]
+                scan_one(rows, panels, skip, queries[i], first, last, best[i], found[i])
             return best, found
         lo, hi = _seen(len(rows), m, lo, hi)
         if self._panels is None and (m < FEW or not rows.shape[1]):

@@ -99,7 +99,7 @@ def show_compiling(quiet: bool = False) -> None:
     """Have a terminal, and nothing else, told when kernels are compiled."""
     wanted = not quiet and sys.stderr.isatty()
     handler = logging.StreamHandler() if wanted else logging.NullHandler()
-    logging.getLogger("tagstream.kernels").handlers[:] = [handler]
+    logging.getLogger("tagstream.compilation").handlers[:] = [handler]
 
 
 class Bar:
