@@ -71,7 +71,7 @@ def test_a_stream_of_rounds_equals_the_naive_stream(step, update):
     fast = V.copy()
     run_rounds(
         Z, Y, Y_nn, np.empty((0, 0), bool), np.zeros(n, bool), fast,
-        STEPS.index(step), update == "linear", 1e-5, most, losses, steps, degenerate,
+        STEPS.index(step) or None, update == "linear", 1e-5, most, losses, steps, degenerate,
     )  # fmt: skip
     for t in range(n):
         V, loss, lam = slow.play(
@@ -97,7 +97,7 @@ def test_unknown_labels_are_left_out_of_the_round():
         before = fast.copy()
         run_rounds(
             Z[block], Y[block], Y_nn[block], known[block], np.zeros(1, bool), fast,
-            0, False, 1e-5, 1e-2, losses[block], steps[block], degenerate[block],
+            None, False, 1e-5, 1e-2, losses[block], steps[block], degenerate[block],
         )  # fmt: skip
         np.testing.assert_array_equal(fast[~known[t]], before[~known[t]])
         if degenerate[t]:  # nothing known differs, or one dimension is left
@@ -118,7 +118,7 @@ def test_an_item_without_a_neighbour_has_no_round():
     Z, Y = np.full((2, 3), 0.4), np.array([[1, 0, 0], [0, 1, 1]], np.uint8)
     run_rounds(
         Z, Y, 1 - Y, np.empty((0, 0), bool), np.ones(2, bool), V,
-        0, False, 0.0, np.inf, *results,
+        None, False, 0.0, np.inf, *results,
     )  # fmt: skip
     np.testing.assert_array_equal(V, np.eye(3))
     for result in results:

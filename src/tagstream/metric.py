@@ -130,7 +130,7 @@ def run_rounds(
     known: npt.NDArray[np.bool_],
     lonely: npt.NDArray[np.bool_],
     V: Vector,
-    step: int,
+    step: int | None,
     linear: bool,
     step_min: float,
     step_max: float,
@@ -144,7 +144,8 @@ def run_rounds(
     labels are known of both items: the others are left out of u, w and Δ, so that they pull
     nothing.  ``lonely`` marks items without a neighbour, which have no round.  The last three
     arrays, (n,), are results.  Z, Y and Y_nn may also be coordinates in a reduced label space, real
-    numbers, with Δ = ‖y_t − y‖².
+    numbers, with Δ = ‖y_t − y‖².  ``step`` is the number of one of ``STEPS``, or None for the exact
+    one, so that the others need not be compiled for it.
 
     Axes: e = u − w = y_t − y, of labels 0 and ±1, has length D = √Δ; with ê = e/D and f
     the direction of the rest of u, u = sê + tf and w = (s − D)ê + tf, so that A, in the basis
@@ -235,7 +236,7 @@ def run_rounds(
             alpha > TINY * TINY * (kee + kff) and mu * alpha * LARGEST > 1.0 and loss < LARGEST
         ):
             continue  # nothing of V to scale along v₊
-        if step == 0:
+        if step is None:
             lam, r = exact_step(mu, alpha, nu, beta, delta, step_max)
         else:
             norm = mu * mu * alpha + nu * nu * beta  # ‖AV‖²
@@ -307,7 +308,7 @@ def play_round(
     losses, steps, degenerate = np.empty(1), np.empty(1), np.empty(1, np.bool_)
     run_rounds(
         np.array([z], np.float64), np.array([y], np.uint8), np.array([y_nn], np.uint8),
-        np.empty((0, 0), np.bool_), np.zeros(1, np.bool_), V, STEPS.index(step),
+        np.empty((0, 0), np.bool_), np.zeros(1, np.bool_), V, STEPS.index(step) or None,
         update == "linear", float(step_min), float(step_max), losses, steps, degenerate,
     )  # fmt: skip
     return V, Round(float(losses[0]), float(steps[0]), bool(degenerate[0]))

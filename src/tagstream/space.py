@@ -180,7 +180,7 @@ class Space:
         degenerate = np.empty(len(Z), np.bool_)
         metric.run_rounds(
             Z, mine.Y, theirs.Y, _both_known(mine, theirs), alone, self.V,
-            metric.STEPS.index(step), linear, float(step_min), float(step_max),
+            metric.STEPS.index(step) or None, linear, float(step_min), float(step_max),
             losses, steps, degenerate,
         )  # fmt: skip
         self.note(losses.tolist(), steps.tolist(), degenerate.tolist())
