@@ -297,11 +297,10 @@ def project_sparse(
             a, b = min(j, m - EIGHT), min(j + EIGHT, m - EIGHT)
             places = (a, b, min(b + EIGHT, m - EIGHT), min(b + 2 * EIGHT, m - EIGHT))
             double_sums(indices, data, first, last, W, c, row, places)
-        if m < EIGHT:
-            row[:] = c
+        for j in range(m if m < EIGHT else 0):
+            row[j] = c[j]
             for e in range(first, last):
-                for j in range(m):
-                    row[j] += np.float64(data[e]) * W[indices[e], j]
+                row[j] += np.float64(data[e]) * W[indices[e], j]
 
 
 def line_zeros(n: int, width: int) -> npt.NDArray[np.float32]:
