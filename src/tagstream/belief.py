@@ -28,6 +28,7 @@ __all__ = ["NEAR", "PARTS", "Belief", "Items", "Reasons"]
 
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "copy")
 RECENT = 1000  # items among which the nearest in input space are looked up
+ADDED = 512  # items that are added to them at a time: there is no more room than these need
 RECOUNTED = 1 << 24  # labels of items that are counted at a time
 NEAR = 10  # of the latest items that are looked at in input space
 FLATTEST = 1e-30  # deviation up to which a column is constant
@@ -235,12 +236,18 @@ class Belief:
         """Look up what was near items when they came."""
         lo, ends = store.first_seen(positions), positions - self.lag
         if self._recent is not None:
-            end, scaled = int(positions[-1]) + 1, self._scaled(items.rows)
-            self._recent.append(scaled)
-            low = np.maximum(lo, ends - RECENT)
-            if items.found is None:
-                items = items._replace(found=self._near(scaled, self.n_votes, end, low, ends))
-            return items, self._near(scaled, NEAR, end, low, ends)
+            scaled, low, near = self._scaled(items.rows), np.maximum(lo, ends - RECENT), []
+            many = items.found is not None and len(self._recent) >= RECENT
+            size = ADDED if many else len(scaled)
+            for first in range(0, len(scaled), size):
+                part = slice(first, first + size)
+                end, some = int(positions[part][-1]) + 1, (low[part], ends[part])
+                self._recent.append(scaled[part])
+                if items.found is None:
+                    items = items._replace(found=self._near(scaled, self.n_votes, end, *some))
+                near.append(self._near(scaled[part], NEAR, end, *some))
+                self.trim(store)
+            return items, near[0] if len(near) == 1 else np.concatenate(near)
         if items.found is None:
             found = store.search_rows(items.rows, self.n_asked(store), lo, np.maximum(ends, lo))[1]
             items = items._replace(found=found)

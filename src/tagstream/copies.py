@@ -50,7 +50,7 @@ STRENGTHS = np.array([[10.0], [20.0]])
 HASH = 2654435761  # spreads features over a table
 WIDEST = 1 << 20  # columns up to which each has a place of its own,
 MANY = 32  # if that many items ask: the places have to be made
-ROUNDING = 1e-9  # more than the order of a sum can change
+ROUNDING = 1e-9  # of d²/2p: where it is less, similarities near 1 may be equal
 
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -195,14 +195,15 @@ def _closeness(stored: Singles, a: int, queries: Singles, i: int, factor: Vector
 
 
 @inner_loosely
-def _roughly(stored: Singles, a: int, queries: Singles, i: int, factor: Vector) -> float:
-    """Return about the same, several times as fast."""
-    total = 0.0
-    p = factor.shape[0]
-    for k in range(p):
-        gap = (np.float64(queries[i, k]) - np.float64(stored[a, k])) * factor[k]
+def _roughly(
+    stored: Singles, a: int, queries: Singles, i: int, factor: npt.NDArray[np.float32]
+) -> np.float32:
+    """Return d² of the same, in single precision: all terms are positive, so it errs by a share."""
+    total = np.float32(0.0)
+    for k in range(factor.shape[0]):
+        gap = np.float32(queries[i, k] - stored[a, k]) * factor[k]
         total += gap * gap
-    return float(1.0 - total / (2.0 * p))
+    return total
 
 
 @compiled
@@ -216,16 +217,20 @@ def find_similar(
     similarities: Vector,
 ) -> None:
     """Write what :func:`most_similar` returns of dense rows; ``rough`` is room to work in."""
+    p = factor.shape[0]
+    narrow, error = np.empty(p, np.float32), (p + 8) * 2.0**-22
+    for k in range(p):
+        narrow[k] = factor[k]
     for i in range(candidates.shape[0]):
-        most = -np.inf
+        least = np.inf
         for c in range(candidates.shape[1]):
             a = candidates[i, c]
-            rough[c] = _roughly(stored, a, queries, i, factor) if a >= 0 else -np.inf
-            most = max(most, rough[c])
-        most -= ROUNDING * (1.0 + abs(most))
+            rough[c] = _roughly(stored, a, queries, i, narrow) if a >= 0 else np.inf
+            least = min(least, rough[c])
+        limit = least * (1.0 + 2.0 * error) + 2.0 * p * ROUNDING
         for c in range(candidates.shape[1]):
             a = candidates[i, c]
-            if a < 0 or rough[c] < most:  # who is roughly less similar than another
+            if a < 0 or rough[c] * (1.0 - error) > limit:  # who is less similar than another
                 continue
             alike = _closeness(stored, a, queries, i, factor)
             newer = alike == similarities[i] and a > best[i]
