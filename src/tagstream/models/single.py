@@ -248,6 +248,8 @@ class Single:
     def ready(self, *, learning: bool) -> bool:
         """Tell whether this is the plain case, with enough stored, and get ready for it."""
         store, belief = self.store, self._belief
+        if not (store.plain and len(store) > belief.n_votes and len(belief.latest) >= NEAR):
+            return False
         space, head, fast = self._embedding.space, belief.head, belief.fast
         if learning:
             fast.own()
@@ -257,12 +259,7 @@ class Single:
         )  # fmt: skip
         if any(map(is_not, parts, self._parts)):
             self._renew(parts)
-        return (
-            self._state is not None
-            and store.plain
-            and len(store) > belief.n_votes
-            and len(belief.latest) >= NEAR
-        )
+        return self._state is not None
 
     def _renew(self, parts: tuple[Any, ...]) -> None:
         """Make the state of other parts than before, if it is one of the plain case."""
