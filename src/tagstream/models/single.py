@@ -28,7 +28,7 @@ from tagstream.checks import LARGEST_VALUE
 from tagstream.copies import blend_items, find_similar, learn_copies
 from tagstream.embedding import Embedding
 from tagstream.head import pass_items, stored_labels
-from tagstream.kernels import compiled, inlined, inner, pack, project_rows, scan_one
+from tagstream.kernels import compiled, inlined, pack, project_rows, scan_one
 from tagstream.memory import LocalStore
 from tagstream.metric import run_rounds
 from tagstream.space import Space
@@ -81,7 +81,7 @@ def _make_state(*arrays: Any) -> Any:
     return State(*arrays)  # type: ignore[no-untyped-call]
 
 
-@inner
+@inlined
 def _nearest(
     stored: Singles, panels: Singles, skip: int, query: Singles, best: Vector, found: Ints
 ) -> None:
@@ -107,12 +107,16 @@ def _weigh(
 ) -> None:
     """Have the head score the item or learn it, see :func:`tagstream.head.pass_items`."""
     q, m = s.d.shape
+    f = np.empty((q, m))
+    for j in range(q):
+        for c in range(m):
+            f[j, c] = 0.0
     pass_items(
         learning, most, s.w, s.A, s.d, s.a, s.hits, s.sizes, s.n, s.missing, s.t, s.last, s.recent,
         s.longer, None, None, None, None, None, None, None, None, s.D, s.added, s.s, None, None,
         None, s.shift, s.factor, s.rho, None, None, None, None, None, inputs, None, None,
         np.empty(s.D.shape[0]), s.fresh, s.found, s.near, labels, None, s.z, s.votes, s.near_votes,
-        s.half_log, np.zeros((q, m)), np.empty(q), np.empty((2, q), np.int64), np.empty((m, m)),
+        s.half_log, f, np.empty(q), np.empty((2, q), np.int64), np.empty((m, m)),
         np.empty(m), np.empty(m), kept, gone, Y, first, p, None, None,
     )  # fmt: skip
 
@@ -144,11 +148,16 @@ def _ask(
     if looks:
         z, code, scaled, found, near = s.z, s.code, s.scaled, s.found, s.near
         d, n, m = code.shape[1], found.shape[1], near.shape[1]
-        wide, best = np.empty((1, d)), np.empty(max(n, m) + 1)
-        project_rows(inputs, s.P, s.c, z)
+        x, none, wide = np.empty((1, inputs.shape[1])), np.empty(d), np.empty((1, d))
+        best, candidates = np.empty(max(n, m) + 1), np.empty((1, n + 1), np.int64)
+        for k in range(x.shape[1]):
+            x[0, k] = inputs[0, k]
+        project_rows(x, s.P, s.c, z)
         for j in range(z.shape[1]):
             z[0, j] = max(min(z[0, j], LARGEST_VALUE), -LARGEST_VALUE)
-        project_rows(z, s.codec, np.zeros(d), wide)
+        for j in range(d):
+            none[j] = 0.0
+        project_rows(z, s.codec, none, wide)
         for j in range(d):
             code[0, j] = max(min(wide[0, j], LARGEST_VALUE), -LARGEST_VALUE)
         _nearest(codes, panels, skip, code[0], best[:n], found[0])
@@ -158,7 +167,6 @@ def _ask(
         for a in range(m):
             if near[0, a] >= 0:
                 near[0, a] += rows.shape[0] - recent.shape[0]
-        candidates = np.empty((1, n + 1), np.int64)
         for a in range(n):
             candidates[0, a] = found[0, a]
         candidates[0, n] = near[0, 0]
@@ -214,8 +222,10 @@ def _learn(
     pack(s.code, panels, at)
     pack(s.scaled, recent_panels, recent_at)
     losses, steps, degenerate = np.empty(1), np.empty(1), np.empty(1, np.bool_)
+    alone = np.empty(1, np.bool_)
+    alone[0] = False
     run_rounds(
-        s.z, Y, theirs, np.empty((0, 0), np.bool_), np.zeros(1, np.bool_), s.V, zero, zero != 0,
+        s.z, Y, theirs, np.empty((0, 0), np.bool_), alone, s.V, zero, zero != 0,
         0.0, step_max, losses, steps, degenerate,
     )  # fmt: skip
     p = np.empty((1, q))
