@@ -314,13 +314,15 @@ class Single:
         looks, p = asked != self._asked, np.empty((1, self._shape[0]))
         if looks:
             assert project is not None
+            self._asked = None  # until all is found out
             # Of a copy: what is kept must not change with the array that it was given in.
-            self._asked, self._inputs = asked, project.inputs(row.copy())
+            self._inputs = project.inputs(row.copy())
         if looks or most:
             _ask(
                 self._state, row, self._inputs, *store.arrays(), latest.live, *latest.panels,
                 _NOTHING, most, looks, p,
             )  # fmt: skip
+            self._asked = asked
         return p
 
     def learn(
