@@ -745,3 +745,63 @@ print(stable.dependencies.is_into_series([1]), hasattr(stable, "no such"))
     done = subprocess.run(args, capture_output=True, text=True, check=False)
     lines = ["False False False True", "1 2 True", "False False"]
     assert done.stdout.splitlines() == lines, done.stderr
+
+
+def test_what_waits_works_when_it_is_asked_for():
+    program = """
+import sys
+from tagstream.cli.light import start_light
+start_light()
+import tagstream.models
+parts = "joblib.parallel", "scipy.linalg._basic", "sklearn.utils.extmath", "yaml.loader"
+print(*(part in sys.modules for part in parts))
+import numpy as np, scipy.linalg, scipy.sparse as sp, sklearn.utils, sklearn.utils.parallel
+from sklearn.utils import fixes
+print(fixes._sparse_linalg_cg(sp.eye(2), np.ones(2))[0].tolist())
+print(fixes.laplacian(np.array([[0, 1], [1, 0]])).tolist(), np.testing.assert_equal(1, 1))
+print(len(fixes._get_threadpool_controller().info()) > 0, sklearn.utils.check_array([[1]]).shape)
+print(scipy.linalg.lapack.dpotrf(np.eye(1))[0].tolist(), callable(sklearn.show_versions))
+print(sklearn.utils.parallel.Parallel(1)([sklearn.utils.parallel.delayed(abs)(-1)]))
+"""
+    args = [sys.executable, "-c", program]
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
+    lines = [
+        "False False False False", "[1.0, 1.0]", "[[1, -1], [-1, 1]] None", "True (1, 1)",
+        "[[1.0]] True", "[1]",
+    ]  # fmt: skip
+    assert done.stdout.splitlines() == lines, done.stderr
+
+
+def test_values_that_are_what_is_asked_for_are_not_converted():
+    program = """
+import sys
+from tagstream.cli import main
+code = main(["predict", "-", "-m", "no such model"])
+print(code, "pydantic" in sys.modules)
+code = main(["predict", "-", "-m", "no such model", "--top", "2", "--threshold", "0.5"])
+print(code, main(["predict", "-", "-m", "no such model", "--top", "0"]))
+"""
+    args = [sys.executable, "-c", program]
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["1 False", "1 2"], done.stderr
+
+
+def test_a_thread_that_asks_for_a_part_of_a_module_which_another_one_runs_gets_it():
+    program = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from tagstream.cli.light import start_light
+start_light()
+sys.setswitchinterval(1e-5)
+import scipy.linalg
+barrier = Barrier(8)
+def ask(i):
+    barrier.wait()
+    return callable((scipy.linalg.eigh, scipy.linalg.cho_solve)[i % 2])
+with ThreadPoolExecutor(8) as threads:
+    print(all(threads.map(ask, range(8))))
+"""
+    args = [sys.executable, "-c", program]
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["True"], done.stderr

@@ -518,3 +518,12 @@ def test_chunk_must_be_positive():
 
 def test_nan_is_the_default_for_missing():
     assert math.isnan(read(HEADER + "1,0,?,2\n").X[0, 0])
+
+
+@pytest.mark.parametrize("index", ["1e0", "1.0", "01e-999", "+1"])
+def test_an_index_is_written_in_digits_whatever_is_read_with_it(index):
+    head = "@relation r\n@attribute a numeric\n@attribute b numeric\n@attribute c {0,1}\n@data\n"
+    for rows in ("{0 1}\n{%s 1}\n", "{0 1,%s 2,2 1}\n", "{%s 1}\n{0 1}\n"):
+        text = (head + rows % index).encode()
+        with pytest.raises(DataError, match="an entry must be 'index value'"):
+            list(iter_arff(io.BytesIO(text), labels=-1))

@@ -143,7 +143,8 @@ def test_the_head_follows_its_formulas(how):
             x = about.X[i].astype(float)
             fast_naive.learn(x, about.Z[i], about.Y[i], known[i])
     np.testing.assert_allclose(head.weights.w, naive.w, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(head.weights.d, naive.d, rtol=1e-3, atol=1e-5)
+    d = head.weights.d[:, : len(naive.w)]
+    np.testing.assert_allclose(d, naive.d, rtol=1e-3, atol=1e-5)
     assert np.abs(naive.w - start).max() > 0.01  # something was learnt
     np.testing.assert_allclose(head.bars, [naive.bar(j) for j in range(q)], rtol=1e-3)
     assert np.ptp(head.bars) > 0.01

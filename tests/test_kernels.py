@@ -48,14 +48,56 @@ def test_a_projected_row_is_the_sum_in_the_order_of_the_features(dtype, n):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sparse_and_dense_products_are_the_same_bits(dtype):
+@pytest.mark.parametrize("m", [1, 7, 8, 28, 32, 35, 70])
+def test_sparse_and_dense_products_are_the_same_bits(m, dtype):
     rng = np.random.default_rng(2)
-    X, c = thinned(rng, 13, 20), rng.normal(size=4)
-    W = rng.normal(size=(20, 4)).astype(dtype)
-    dense, sparse = np.empty((13, 4)), np.empty((13, 4))
+    X, c = thinned(rng, 13, 20), rng.normal(size=m)
+    X[3] = 0
+    W = rng.normal(size=(20, m)).astype(dtype)
+    dense, sparse = np.empty((13, m)), np.empty((13, m))
     kernels.project_dense(X, W.astype(np.float64), c, dense)
     kernels.project_sparse(*csr(X), W, c, sparse)
     np.testing.assert_array_equal(sparse, dense)
+
+
+@pytest.mark.parametrize("width", [3, 16, 28, 33, 70])
+def test_sparse_rows_times_lines_are_summed_one_entry_after_the_other(width):
+    rng = np.random.default_rng(3)
+    X = thinned(rng, 9, 12)
+    X[4] = X[8] = X[:, 5] = 0
+    W, out = kernels.line_zeros(12, width), kernels.line_zeros(9, width)
+    spread = kernels.line_zeros(12, width)
+    assert W.shape[1] % 16 == 0 <= W.shape[1] - width < 16
+    W[:], out[:], spread[:] = (rng.normal(size=A.shape) for A in (W, out, spread))
+    rows, columns = out.copy(), spread.copy()
+    for i, k in np.argwhere(X):
+        rows[i] += X[i, k] * W[k]
+    kernels.add_products(*csr(X), W, out)
+    np.testing.assert_array_equal(out, rows)
+    for i, k in np.argwhere(X):
+        columns[k] += X[i, k] * rows[i]
+    kernels.add_transposed_products(*csr(X), out, spread)
+    np.testing.assert_array_equal(spread, columns)
+
+
+def test_inner_products_of_sparse_rows_are_summed_one_entry_after_the_other():
+    X = thinned(np.random.default_rng(4), 10, 30)
+    X[3] = X[:, 7] = 0
+    indptr, indices, data = csr(X)
+    starts = np.concatenate([[0], np.cumsum((X != 0).sum(axis=0))])
+    out, expected = np.zeros((10, 10)), np.zeros((10, 10))
+    kernels.add_inner_products(indptr, indices, data, starts, out)
+    for k in range(30):
+        expected += np.outer(X[:, k].astype(np.float64), X[:, k].astype(np.float64))
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 100, 10_000])
+def test_each_row_of_lines_begins_with_a_line(n):
+    rows = kernels.line_zeros(n, 20)
+    assert rows.shape == (n, 32)
+    assert rows.ctypes.data % 64 == 0 or not n
+    assert not rows.any()
 
 
 def test_rows_are_split_into_filled_columns_and_the_others():
@@ -97,6 +139,32 @@ def test_pair_distance_keeps_the_digits_that_a_difference_of_squares_loses():
     rng = np.random.default_rng(4)
     a, b = rng.normal(size=(2, 50)).astype(np.float32)
     assert kernels.pair_distance(a, b) == slow.squared_distance(a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_labels_are_added_and_spread_one_after_another(dtype):
+    rng = np.random.default_rng(21)
+    Y = (rng.random((12, 11)) < np.linspace(0, 1, 12)[:, None]).astype(np.uint8)  # none to all
+    B, c, A = rng.normal(size=(9, 5)).astype(dtype), rng.normal(size=5), rng.normal(size=(12, 5))
+    out = np.empty((12, 5))
+    kernels.add_rows(Y, B, c, out)
+    for i in range(12):
+        np.testing.assert_array_equal(out[i], product_in_order(Y[i, :9], B, c))
+    spread = np.zeros((11, 5))
+    kernels.spread_rows(Y, A, spread)
+    for j in range(11):
+        np.testing.assert_array_equal(spread[j], product_in_order(Y[:, j], A, np.zeros(5)))
+
+
+def test_products_of_sparse_columns_are_summed_in_the_order_of_the_rows():
+    X = thinned(np.random.default_rng(22), 14, 9).astype(np.float64)
+    rows = sp.csr_matrix(X)
+    backwards = X[:, ::-1], rows.indptr, 8 - rows.indices, rows.data  # entries in any order will do
+    for right, indptr, indices, data in ((X, rows.indptr, rows.indices, rows.data), backwards):
+        out = np.zeros((9, 9))
+        kernels.multiply_columns(indptr.astype(np.int64), indices, data, out)
+        for j in range(9):
+            np.testing.assert_array_equal(out[j], product_in_order(right[:, j], right, np.zeros(9)))
 
 
 def test_row_squares_are_summed_in_order():

@@ -337,6 +337,25 @@ def test_the_caution_is_measured_in_standard_errors_of_the_difference():
     assert not worse.better_than(better, 0.0)
 
 
+@pytest.mark.parametrize(("n", "k"), [(60, 7), (40, 300), (1, 3)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_votes_are_counted_for_what_is_known_also_among_equals(n, k, masked):
+    rng = np.random.default_rng(88)
+    distances = rng.integers(1, 1000, (n, n)).astype(np.float64)
+    distances[: n // 4] = 1.0  # all are equally far
+    np.fill_diagonal(distances, np.inf)
+    Y = (rng.random((n, 9)) < 0.4).astype(np.uint8)
+    known = rng.random(Y.shape) < 0.7 if masked else None
+    made = Votes.of(distances, Labels(Y, known), k, 0.5)
+    k, sure = min(k, n - 1), np.ones(Y.shape, np.bool_) if known is None else known
+    near = np.argpartition(distances, k - 1, axis=1)[:, :k]
+    votes, there = Y[near].sum(axis=1) * sure, Y * sure
+    chosen = (votes / max(k, 1) >= 0.5) & sure
+    assert made.f1 == pytest.approx(f1_score(there, chosen, average="micro", zero_division=0))
+    assert made.error == ((votes - k * there) ** 2).sum()
+    assert made.shares.sum() == pytest.approx(0, abs=1e-9)
+
+
 def test_of_many_examples_lifts_are_tried_near_the_last_choice(monkeypatch):
     monkeypatch.setattr(choice, "LARGE", 150)
     median = 2.0
@@ -617,6 +636,43 @@ def test_of_many_examples_too_warm_rounds_set_out_from_the_last_fit(monkeypatch)
     np.testing.assert_allclose(made[0].P, made[1].P, atol=1e-5)
     np.testing.assert_allclose(made[0].c, made[1].c, atol=1e-5)
     assert not np.allclose(made[0].P, start.P, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_filled", [0, FILLED + 3])
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_warm_start_is_improved_by_textbook_rounds_over_all_leaves(rounds, n_filled, monkeypatch):
+    monkeypatch.setattr(ridge, "DIRECT", 10)
+    monkeypatch.setattr(ridge, "PRIMAL", 10)
+    monkeypatch.setattr(ridge, "LARGE", 10)
+    monkeypatch.setattr(ridge, "WARM_ROUNDS", rounds)
+    X, Y = draw(13, 300, 400, 3, kept=0.1)
+    X[:, :n_filled] += 0.5
+    rows, rho = sp.csr_matrix(X), 5.0
+    examples = Examples.of(rows, Labels(Y, None))
+    examples.leaf = 64
+    start = fit(rows[:200], Labels(Y[:200], None), plain(rho))
+    made = fitted(examples, plain(rho), start=start)[0]
+
+    X, T = centred(X.astype(float)), Y - Y.mean(axis=0)
+    A = X.T @ X + rho * np.eye(400)
+    P = start.dense.astype(float)
+    R = X.T @ T - A @ P
+    D = Z = R / np.diag(A)[:, None]
+    for _ in range(rounds):
+        length = (R * Z).sum(axis=0) / (D * (A @ D)).sum(axis=0)
+        P, old, energy = P + length * D, R, (R * Z).sum(axis=0)
+        R = old - length * (A @ D)
+        Z = R / np.diag(A)[:, None]
+        D = Z + (R * Z).sum(axis=0) / energy * D
+    np.testing.assert_allclose(made.dense, P, atol=1e-5)
+
+
+def test_wide_dense_rows_too_are_solved_by_rounds(monkeypatch):
+    X, Y = draw(14, 300, 400, 3)
+    direct = fit(X, Labels(Y, None), plain(100.0))
+    monkeypatch.setattr(ridge, "DIRECT", 10)
+    made = fit(X, Labels(Y, None), plain(100.0))
+    assert 0 < np.abs(made(X) - direct(X)).max() < 0.01
 
 
 def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept():

@@ -67,10 +67,15 @@ def feed(model, X, Y, cuts):
 # ---------------------------------------------------------------------- directions
 
 
-def test_directions_are_orthonormal_and_carry_nearly_the_most_variance(monkeypatch):
+@pytest.mark.parametrize("begun", [None, 5, 300])
+def test_directions_are_orthonormal_and_carry_nearly_the_most_variance(monkeypatch, begun):
     monkeypatch.setattr(reduction, "RANK", 20)
     Y = zipf_labels(3000, 300)
-    made = Reduction.of(examples_of(Y), seed=0)
+    last = None  # of a few examples with fewer labels, or of half of them
+    if begun is not None:
+        last = Reduction.of(examples_of(Y[: 5 * begun, :250]), seed=0)
+        last = Reduction(last.B[:, :begun], last.middle)
+    made = Reduction.of(examples_of(Y), seed=0, last=last)
     B = made.B.astype(float)
     assert B.shape == (300, 20)
     np.testing.assert_allclose(B.T @ B, np.eye(20), atol=1e-6)

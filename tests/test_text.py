@@ -97,7 +97,13 @@ def test_words_of_any_script(text, expected):
 
 def test_every_character_of_planes_0_and_1_has_the_class_that_its_name_says():
     letter = dict(enumerate(" wdus!+.'x"))
-    table = scanner.class_table()
+    table = scanner.class_table(np.array([0x1FFFF], np.uint32))
+    assert len(table) == 0x20000
+    for code in (0, 0x7F, 0x80, 0x2019, 0x1F600):  # as long as what is read asks for
+        short = scanner.class_table(np.array([32, code], np.uint32))
+        assert code < len(short) <= max(2 * code, 64)
+        assert (short == table[: len(short)]).all()
+    assert len(scanner.class_table(np.array([0xE0101], np.uint32))) == 0x20000
     wrong = [
         hex(code)
         for code in range(len(table))

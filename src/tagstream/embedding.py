@@ -332,7 +332,7 @@ class Embedding:
             self.reduction = projection.Reduction.of(examples, self.seed)
             C = self.reduction.B.T.astype(np.float64)
         elif due or not old.r:
-            self.reduction = projection.Reduction.of(examples, self.seed)
+            self.reduction = projection.Reduction.of(examples, self.seed, old)
             C = old.turn(self.reduction)
         else:
             self.reduction = old.centred(examples)

@@ -30,8 +30,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tagstream import lines
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.kernels import compiled, inlined, inner
+from tagstream.kernels import add_scaled_rows, compiled, inlined, inner
 
 __all__ = [
     "BLIND",
@@ -172,36 +173,33 @@ def add_correction(
     dense: Maybe,
     i: int,
     coordinates: Maybe,
+    own: Maybe,
+    gain: Vector,
     z: Vector,
 ) -> None:
     """Add Dᵀx of input ``i``, or B(Dᵀx), to ``z`` (q,), feature by feature.
 
-    ``coordinates`` (r,) of reduced labels are scratch space.
+    ``coordinates`` (r,) of reduced labels, ``own`` and ``gain`` are scratch space.
     """
     total = z
     if rows is not None:
         total = coordinates
         for k in range(D.shape[1]):
             total[k] = 0.0
-    first, last = 0, D.shape[0]
+    n = D.shape[0]
+    if dense is not None:
+        for e in range(n):
+            gain[e] = (np.float64(dense[i, e]) - shift[e]) * factor[e]
     if indptr is not None:
-        first, last = indptr[i], indptr[i + 1]
-    for e in range(first, last):
-        row: Any = e
-        x = 0.0
-        if dense is not None:
-            x = (np.float64(dense[i, e]) - shift[e]) * factor[e]
-        if indptr is not None:
+        n = 0
+        for e in range(indptr[i], indptr[i + 1]):
             place = _find(keys, np.int64(indices[e]))
-            if keys[place] == EMPTY:
-                continue
-            row, x = np.int64(slots[place]), np.float64(data[e])
-        for j in range(D.shape[1]):
-            total[j] += x * D[row, j]
+            if keys[place] != EMPTY:
+                own[n], gain[n] = slots[place], data[e]
+                n += 1
+    add_scaled_rows(total, D, own, gain, 0, n)
     if rows is not None:
-        for k in range(D.shape[1]):
-            for j in range(rows.shape[1]):
-                z[j] += total[k] * rows[k, j]
+        add_scaled_rows(z, rows, None, total, 0, D.shape[1])
 
 
 @inner
@@ -212,9 +210,12 @@ def _own_row(
     slots: Table,
     counters: npt.NDArray[np.int64],
     feature: Any,
+    place: int,
 ) -> int:
-    """Return the row of ``feature`` that may be written: a new one, or a copy of a shared one."""
-    place = _find(keys, feature)
+    """Return a new row for ``feature``, which is, or belongs, at ``place`` in the table.
+
+    It is empty, or a copy of one that is shared.  Most features have a row of their own already.
+    """
     new = int(counters[USED])
     if keys[place] == EMPTY:
         keys[place] = feature
@@ -223,8 +224,6 @@ def _own_row(
         added[new] = 0.0
     else:
         row = int(slots[place])
-        if row >= counters[FROZEN]:
-            return row
         for j in range(D.shape[1]):
             D[new, j] = D[row, j]
         added[new] = added[row]
@@ -251,13 +250,15 @@ def step(
     dense: Maybe,
     i: int,
     coordinates: Maybe,
+    seen: Maybe,
     own: Maybe,
     gain: Vector,
     r: Vector,
 ) -> None:
     """Learn input ``i``, whose residuals are ``r`` (q,), 0 for what is not to be learnt.
 
-    ``r`` is used up; ``own`` and ``gain``, with an entry for each feature of the input, or of all
+    ``r`` is used up; of reduced labels ``coordinates`` (r,) and ``seen`` (q,), and ``own`` and
+    ``gain``, with an entry for each feature of the input, or of all
     inputs if they are sparse, are scratch space.
     """
     move = r
@@ -265,23 +266,28 @@ def step(
         move = coordinates
         for k in range(D.shape[1]):
             move[k] = 0.0
+        n_seen = 0
         for j in range(B.shape[0]):
             if abs(r[j]) > UNSEEN:
-                for k in range(D.shape[1]):
-                    move[k] += r[j] * B[j, k]
-    first, last = 0, D.shape[0]
+                seen[n_seen], r[n_seen] = j, r[j]
+                n_seen += 1
+        add_scaled_rows(move, B, seen, r, 0, n_seen)
+    n = D.shape[0]
     if indptr is not None:
-        first, last = indptr[i], indptr[i + 1]
+        n = indptr[i + 1] - indptr[i]
     h = 0.0
-    for e in range(first, last):
+    for e in range(n):
         feature: Any = e
         row: Any = e
         x = 0.0
         if dense is not None:
             x = (np.float64(dense[i, e]) - shift[e]) * factor[e]
         if indptr is not None:
-            feature, x = np.int64(indices[e]), np.float64(data[e])
-            row = _own_row(D, added, keys, slots, counters, feature)
+            feature, x = np.int64(indices[indptr[i] + e]), np.float64(data[indptr[i] + e])
+            place = _find(keys, feature)
+            row = np.int64(slots[place])
+            if keys[place] == EMPTY or row < counters[FROZEN]:
+                row = _own_row(D, added, keys, slots, counters, feature, place)
             own[e] = row
         part = x / (rho[0] + s[feature] + added[row])
         gain[e] = part
@@ -290,15 +296,26 @@ def step(
     share = RATE / (1.0 + RATE * h)
     for j in range(D.shape[1]):
         move[j] *= share
-    for e in range(first, last):
-        row = e
-        if own is not None:
-            row = own[e]
-        part = gain[e]
-        for j in range(D.shape[1]):
-            moved = np.float64(D[row, j]) + part * move[j]
-            if abs(moved) <= LARGEST_WEIGHT:  # what is left of a quotient of extremes is no sum
-                D[row, j] = moved
+    _move_rows(D, own, gain, n, move)
+
+
+@inner
+def _move_rows(D: Singles, rows: Maybe, gain: Vector, n: int, move: Vector) -> None:
+    """Add gain_e ``move`` to the row of D of each of n features, ``rows`` or the first ones."""
+    m = D.shape[1]
+    for b in range(0, m, 2 * lines.WIDTH):
+        n0, n1, b1 = m - b, m - b - lines.WIDTH, b + lines.WIDTH
+        move0, move1 = lines.load(move, b, n0), lines.load(move, b1, n1)
+        for e in range(n):
+            row = np.int64(e)
+            if rows is not None:
+                row = np.int64(rows[e])
+            part, at = lines.spread(gain[e]), row * m
+            moved0 = lines.add(lines.load(D, at + b, n0), lines.multiply(part, move0))
+            moved1 = lines.add(lines.load(D, at + b1, n1), lines.multiply(part, move1))
+            # What is left of a quotient of extremes is no sum.
+            lines.store_small(D, at + b, n0, moved0, LARGEST_WEIGHT)
+            lines.store_small(D, at + b1, n1, moved1, LARGEST_WEIGHT)
 
 
 @inlined
@@ -325,6 +342,7 @@ def _pass_items(
     data: Maybe,
     dense: Maybe,
     coordinates: Maybe,
+    seen: Maybe,
     own: Maybe,
     gain: Vector,
     Z: Vector,
@@ -335,8 +353,9 @@ def _pass_items(
     for i in range(Z.shape[0]):
         z = Z[i]
         add_correction(
-            D, keys, slots, shift, factor, rows, indptr, indices, data, dense, i, coordinates, z
-        )
+            D, keys, slots, shift, factor, rows, indptr, indices, data, dense, i, coordinates, own,
+            gain, z,
+        )  # fmt: skip
         if Y is not None:
             for j in range(z.shape[0]):
                 z[j] = residual(Y[i, j], z[j])
@@ -344,7 +363,7 @@ def _pass_items(
                     z[j] = 0.0
             step(
                 D, added, s, keys, slots, counters, shift, factor, rho, B, indptr, indices, data,
-                dense, i, coordinates, own, gain, z,
+                dense, i, coordinates, seen, own, gain, z,
             )  # fmt: skip
 
 
@@ -607,16 +626,18 @@ class FastMap:
         """
         D, added, s, keys, slots, shift, factor, counters, rho, _, B, rows = self.state
         basis = (B, rows) if self.reduced else (None, None)
-        coordinates = np.empty(D.shape[1]) if self.reduced else None
+        scratch: tuple[Any, ...] = (None, None)
+        if self.reduced:
+            scratch = np.empty(D.shape[1]), np.empty(self.n_labels, np.int64)
         if self.sparse:
             n = len(inputs.indices)
             return (
                 D, added, s, keys, slots, counters, None, None, rho, *basis, *inputs[:3], None,
-                coordinates, np.empty(n, np.int64), np.empty(n),
+                *scratch, np.empty(n, np.int64), np.empty(n),
             )  # fmt: skip
         return (
             D, added, s, None, None, None, shift, factor, rho, *basis, None, None, None,
-            inputs.dense, coordinates, None, np.empty(len(D)),
+            inputs.dense, *scratch, None, np.empty(len(D)),
         )  # fmt: skip
 
     def see_to_room(self, n: int) -> None:

@@ -56,6 +56,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tagstream import lines
 from tagstream.checks import LARGEST_COUNT, check_number, expect, expect_keys
 from tagstream.fastmap import BLIND, USED, FastMap, Inputs, Maybe, add_correction, residual, step
 from tagstream.kernels import compiled, inlined, inner
@@ -95,6 +96,9 @@ Z, Z_PLUS, SHARE, LAST, RECENT, LONGER, N_OTHERS = 0, 1, 2, 3, 4, 5, 6
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels")
 
 UNKNOWN = 2  # in a queue of labels
+ROOM = 2 * lines.WIDTH  # numbers of a label's evidence, zeros included: two lines
+# The bits of a byte, the most significant first, as eight bytes of a number, the least first.
+EIGHT = np.array([sum((v >> (7 - j) & 1) << 8 * j for j in range(8)) for v in range(256)], np.int64)
 _NO_LABELS = np.empty((0, 0), np.uint8)
 
 # Of a head in a file: far beyond what evidence of a few units can make of it.
@@ -157,7 +161,7 @@ class History(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What the head learns: w (m,), A (m, m), d (q, m), a (q, m)."""
+    """What the head learns: w (m,), A (m, m), d and a (q, 16), of which m are used."""
 
     w: Vector
     A: Vector
@@ -179,6 +183,17 @@ class Queue(NamedTuple):
     at: Ints
 
 
+@inlined
+def _take_votes(counts: Ints) -> None:
+    """Add the votes that are counted in single bytes to those of each label."""
+    for b in range(counts.shape[1] // 8):
+        votes = counts[2, b]
+        if votes:
+            for j in range(8):
+                counts[0, 8 * b + j] += votes >> 8 * j & 255
+            counts[2, b] = 0
+
+
 @inner
 def _count_votes(
     found: Ints,
@@ -194,13 +209,14 @@ def _count_votes(
 ) -> None:
     """Write L_k into the columns of ``f`` from ``first`` on, one for each k of ``sizes``.
 
-    No more than ``most`` neighbours vote; ``counts`` (2, q) is scratch space.
+    No more than ``most`` neighbours vote; ``counts`` (3, 8⌈q/8⌉) is scratch space.
     """
     q = f.shape[0]
-    for j in range(q):
-        counts[0, j] = counts[1, j] = 0  # that have the label, and of which it is not known
+    for j in range(counts.shape[1]):
+        counts[0, j] = counts[1, j] = counts[2, j] = 0  # have it, are not known, and to count
     voters, most = 0, min(most, found.shape[1])
     for c in range(sizes.shape[0]):
+        uncounted = 0
         while voters < min(sizes[c], most) and found[i, voters] >= 0:
             row = found[i, voters]
             for b in range(labels.shape[1]):
@@ -211,19 +227,22 @@ def _count_votes(
                     if sure != 255:
                         for j in range(8 * b, min(8 * b + 8, q)):
                             counts[1, j] += (255 - sure) >> (7 - (j & 7)) & 1
-                if have:  # most bytes say nothing
-                    for j in range(8 * b, min(8 * b + 8, q)):
-                        counts[0, j] += have >> (7 - (j & 7)) & 1
+                counts[2, b] += EIGHT[have]
             voters += 1
+            uncounted += 1
+            if uncounted == 255:  # a byte holds no more
+                _take_votes(counts)
+                uncounted = 0
+        _take_votes(counts)
         for j in range(q):
             yes = counts[0, j]
             f[j, first + c] = half_log[yes] - half_log[voters - counts[1, j] - yes]
 
 
 @inlined
-def _quarter_logit(z: float) -> float:
+def _odds(z: float) -> float:
     z = min(max(z, CLIP), 1.0 - CLIP)
-    return 0.25 * math.log(z / (1.0 - z))
+    return z / (1.0 - z)
 
 
 @inlined
@@ -271,34 +290,55 @@ def _update(
     i: int,
     C: Vector,
     g: Vector,
-    scaled: Vector,
+    S: Vector,
 ) -> None:
-    """Take the Newton step of item ``i`` with labels of 0, 1 and 2 (not known)."""
-    q, m = f.shape
+    """Take the Newton step of item ``i`` with labels of 0, 1 and 2 (not known).
+
+    ``C``, ``g`` and ``S`` (m, 16) are scratch space.
+    """
+    q, m = d.shape[0], w.shape[0]
     for r in range(m):
         for c in range(m):
-            A[r, c] *= DECAY
-        A[r, r] += (1.0 - DECAY) * SPREAD
-        g[r] = 0.0
+            S[r, c] = DECAY * A[r, c]
+        S[r, r] += (1.0 - DECAY) * SPREAD
+    g0 = g1 = lines.spread(0.0)
+    decay, start = lines.spread(DECAY), lines.spread((1.0 - DECAY) * OWN_SPREAD)
     for j in range(q):
         if Y[i, j] == UNKNOWN or n[j] <= 0:
             continue
-        p_j = p[i, j]
+        p_j, at, after = p[i, j], j * ROOM, j * ROOM + lines.WIDTH
         e, h = Y[i, j] - p_j, p_j * (1.0 - p_j)
-        total = 0.0
-        for c in range(m):
-            x = f[j, c]
-            g[c] += e * x
-            scaled[c] = x / a[j, c]
-            total += x * scaled[c]
-        for r in range(m):
-            for c in range(m):
-                A[r, c] += h * (f[j, r] * f[j, c])  # in this order A stays symmetric to the bit
-        share = e / (1.0 + h * total)
-        for c in range(m):
-            d[j, c] += share * scaled[c]
-            a[j, c] = DECAY * a[j, c] + ((1.0 - DECAY) * OWN_SPREAD + h * f[j, c] * f[j, c])
+        x0, x1 = lines.load(f, at, lines.WIDTH), lines.load(f, after, lines.WIDTH)
+        a0, a1 = lines.load(a, at, lines.WIDTH), lines.load(a, after, lines.WIDTH)
+        scaled0, scaled1 = lines.divide(x0, a0), lines.divide(x1, a1)
+        both = lines.add(lines.multiply(x0, scaled0), lines.multiply(x1, scaled1))
+        weight = lines.spread(e)
+        g0 = lines.add(g0, lines.multiply(weight, x0))
+        g1 = lines.add(g1, lines.multiply(weight, x1))
+        weight = lines.spread(h)
+        for r in range(m):  # in this order both halves of A are the same to the bit
+            x, b = lines.spread(f[j, r]), r * ROOM
+            row = lines.multiply(weight, lines.multiply(x, x0))
+            lines.store(S, b, lines.WIDTH, lines.add(lines.load(S, b, lines.WIDTH), row))
+            if r >= lines.WIDTH:
+                b += lines.WIDTH
+                row = lines.multiply(weight, lines.multiply(x, x1))
+                lines.store(S, b, lines.WIDTH, lines.add(lines.load(S, b, lines.WIDTH), row))
+        share = lines.spread(e / (1.0 + h * lines.total(both)))
+        d0 = lines.add(lines.load(d, at, lines.WIDTH), lines.multiply(share, scaled0))
+        d1 = lines.add(lines.load(d, after, lines.WIDTH), lines.multiply(share, scaled1))
+        lines.store(d, at, lines.WIDTH, d0)
+        lines.store(d, after, lines.WIDTH, d1)
+        x0 = lines.add(start, lines.multiply(lines.multiply(weight, x0), x0))
+        x1 = lines.add(start, lines.multiply(lines.multiply(weight, x1), x1))
+        lines.store(a, at, lines.WIDTH, lines.add(lines.multiply(decay, a0), x0))
+        lines.store(a, after, lines.WIDTH, lines.add(lines.multiply(decay, a1), x1))
         _aim(hits, hit_sizes, j, p_j)
+    for r in range(m):
+        for c in range(r + 1):
+            A[r, c] = A[c, r] = S[r, c]
+    lines.store(g, 0, m, g0)
+    lines.store(g, lines.WIDTH, m - lines.WIDTH, g1)
     _solve(A, C, g)
     for c in range(m):
         w[c] += g[c]
@@ -401,6 +441,7 @@ def pass_items(
     data: Maybe,
     dense: Maybe,
     coordinates: Maybe,
+    seen: Maybe,
     own: Maybe,
     gain: Vector,
     fresh: Bytes,
@@ -412,12 +453,6 @@ def pass_items(
     sizes: Ints,
     near_sizes: Ints,
     half_log: Vector,
-    f: Vector,
-    z_plus: Vector,
-    counts: Ints,
-    C: Vector,
-    g: Vector,
-    scaled: Vector,
     first_kept: Maybe,
     gone: Maybe,
     Y: Bytes,
@@ -434,7 +469,14 @@ def pass_items(
     :class:`Evidence`, one by one, None for what there is not: what is not there is not compiled,
     and to take arrays out of named tuples would take three times as long.
     """
-    q, m = f.shape
+    q, m = d.shape[0], w.shape[0]
+    stride = (q + lines.WIDTH - 1) // lines.WIDTH * lines.WIDTH  # labels, in whole lines
+    f, counts = np.zeros((q, ROOM)), np.empty((3, stride), np.int64)
+    z_plus, logs, sums = np.empty(q), np.empty(4 * stride), np.zeros(stride)
+    C, g, S = np.empty((m, m)), np.empty(m), np.zeros((m, ROOM))
+    for j in range(logs.shape[0]):
+        logs[j] = 1.0
+    quarter = lines.spread(0.25)
     votes: Any = np.int64(1)  # for a constant, which 1 is, all would be compiled once more
     column = votes + sizes.shape[0]
     regressed = z.shape[0] > 0
@@ -460,40 +502,51 @@ def pass_items(
             if active:
                 add_correction(
                     D, keys, slots, shift, factor, B_rows, indptr, indices, data, dense, i,
-                    coordinates, z_plus,
+                    coordinates, own, gain, z_plus,
                 )  # fmt: skip
         # The range in which the weight of the share was learnt: mean ± 3 deviations.  A has what
         # it takes: the decayed sums of h, of h times the evidence, of h times its square.
         mean = A[0, column + SHARE] / A[0, 0]
         deviation = math.sqrt(max(A[column + SHARE, column + SHARE] / A[0, 0] - mean * mean, 0.0))
         for j in range(q):
-            p[i, j] = 0.0
-            if log_odds is not None:
-                log_odds[i, j] = -np.inf
-            n_j = n_past[j]
+            n_j, others, odds_z = n_past[j], max(t_past[0] - missing_past[j] - n_past[j], 0), 1.0
             if n_j <= 0:
-                continue  # nobody asks for it
-            others = max(t_past[0] - missing_past[j] - n_j, 0)
+                n_j = others = 0  # nobody asks for it
             if not regressed or fresh[j] == BLIND:
                 z_plus[j] = (n_j + 0.5) / (n_j + others + 1.0)
-            f[j, 0] = 1.0
-            f[j, column + Z_PLUS] = f[j, column + Z] = _quarter_logit(z_plus[j])
+            logs[j] = _odds(z_plus[j])
             if regressed and not fresh[j]:
-                f[j, column + Z] = _quarter_logit(z[i, j])
-            share = 0.25 * math.log((n_j + 0.5) / (others + 0.5))
-            share = min(max(share, mean - WIDTH * deviation), mean + WIDTH * deviation)
-            f[j, column + SHARE] = share
+                odds_z = _odds(z[i, j])
+            logs[stride + j] = odds_z
+            logs[2 * stride + j] = (n_j + 0.5) / (others + 0.5)
+            logs[3 * stride + j] = (recent_past[j] + 0.02) / (1.02 - recent_past[j])
+        for b in range(0, 4 * stride, lines.WIDTH):
+            line = lines.logarithm(lines.load(logs, b, lines.WIDTH))
+            lines.store(logs, b, lines.WIDTH, lines.multiply(quarter, line))
+        w0, w1 = lines.load(w, 0, m), lines.load(w, lines.WIDTH, m - lines.WIDTH)
+        low, high = mean - WIDTH * deviation, mean + WIDTH * deviation
+        for j in range(q):
+            f[j, 0] = 1.0
+            f[j, column + Z_PLUS] = f[j, column + Z] = logs[j]
+            if regressed and not fresh[j]:
+                f[j, column + Z] = logs[stride + j]
+            f[j, column + SHARE] = min(max(logs[2 * stride + j], low), high)
             f[j, column + LAST] = last_past[j]
-            f[j, column + RECENT] = 0.25 * math.log(
-                (recent_past[j] + 0.02) / (1.02 - recent_past[j])
-            )
+            f[j, column + RECENT] = logs[3 * stride + j]
             f[j, column + LONGER] = longer_past[j]
-            total = 0.0
-            for c in range(m):
-                total += (w[c] + d[j, c]) * f[j, c]
-            p[i, j] = 1.0 / (1.0 + math.exp(-total))
-            if parts is not None:
-                log_odds[i, j] = total
+            at, after = j * ROOM, j * ROOM + lines.WIDTH
+            own0, own1 = lines.load(d, at, lines.WIDTH), lines.load(d, after, lines.WIDTH)
+            own0 = lines.multiply(lines.add(w0, own0), lines.load(f, at, lines.WIDTH))
+            own1 = lines.multiply(lines.add(w1, own1), lines.load(f, after, lines.WIDTH))
+            sums[j] = lines.total(lines.add(own0, own1))
+        for b in range(0, q, lines.WIDTH):
+            line = lines.sigmoid(lines.load(sums, b, lines.WIDTH))
+            lines.store(logs, b, lines.WIDTH, line)
+        for j in range(q):
+            p[i, j] = logs[j] if n_past[j] > 0 else 0.0
+            if log_odds is not None:
+                log_odds[i, j] = sums[j] if n_past[j] > 0 else -np.inf
+            if parts is not None and n_past[j] > 0:
                 for c in range(m):
                     part = 0  # votes
                     if c == 0 or c == column + SHARE:
@@ -508,13 +561,13 @@ def pass_items(
         if not learning:
             continue
         if _is_known(Y, i):
-            _update(w, A, d, a, hits, hit_sizes, n_past, f, p, Y, i, C, g, scaled)
+            _update(w, A, d, a, hits, hit_sizes, n_past, f, p, Y, i, C, g, S)
             if active:
                 for j in range(q):
                     z_plus[j] = 0.0 if Y[i, j] == UNKNOWN else residual(Y[i, j], z_plus[j])
                 step(
                     D, added, s, keys, slots, counters, shift, factor, rho, B, indptr, indices,
-                    data, dense, i, coordinates, own, gain, z_plus,
+                    data, dense, i, coordinates, seen, own, gain, z_plus,
                 )  # fmt: skip
         _absorb(n, missing, t, last, recent, longer, Y, i)
         if late is not None:
@@ -580,7 +633,7 @@ class Head:
         self.half_log = 0.5 * np.log(np.arange(max(*votes, *NEAR) + 1) + 0.5)
         w = start_weights(votes, near, lag)
         m = len(w)
-        self.weights = Weights(w, SPREAD * np.eye(m), np.zeros((0, m)), np.zeros((0, m)))
+        self.weights = Weights(w, SPREAD * np.eye(m), np.zeros((0, ROOM)), np.zeros((0, ROOM)))
         self.aims = Aims(np.zeros(0), np.zeros(0))
         self.now = _empty_history()
         self.behind = _empty_history() if lag else self.now
@@ -719,14 +772,11 @@ class Head:
         late = self.lag and learning  # predictions are made of what is known now
         behind = (*self.behind, *self._queue) if late else (None,) * 8
         found, near, labels, known, Z, inputs = evidence
-        q, m = self.weights.d.shape
         arrays: Any = (
             learning, most, *self.weights, *self.aims, *self.now, *behind, *fast.arrays(inputs),
             fast.state.fresh, found, near if len(near) else None, labels,
             known if len(known) else None, Z, self.sizes, self.near_sizes, self.half_log,
-            np.zeros((q, m)), np.empty(q), np.empty((2, q), np.int64), np.empty((m, m)),
-            np.empty(m), np.empty(m), first_kept, gone, Y if learning else _NO_LABELS, start, p,
-            log_odds, parts,
+            first_kept, gone, Y if learning else _NO_LABELS, start, p, log_odds, parts,
         )  # fmt: skip
         return pass_items(*arrays)
 
@@ -761,8 +811,10 @@ class Head:
     # ------------------------------------------------------------------ state as plain values
     def dump(self) -> dict[str, Any]:
         """Return the state as plain values."""
+        w, A, d, a = self.weights
+        m = len(w)
         return {
-            **_copied(self.weights),
+            **_copied(Weights(w, A, d[:, :m], a[:, :m])),
             **_copied(self.aims),
             "now": _copied(self.now),
             "behind": _copied(self.behind) if self.lag else None,
@@ -791,7 +843,9 @@ class Head:
         d = expect("d", state["d"], np.float64, (q, m), **largest)
         least = 0.9 * OWN_SPREAD
         a = expect("a", state["a"], np.float64, (q, m), least=least, most=LARGEST_CURVATURE)
-        head.weights = Weights(w, A, d, a)
+        room = ((0, 0), (0, ROOM - m))
+        a = np.pad(a, room, constant_values=OWN_SPREAD)
+        head.weights = Weights(w, A, np.pad(d, room), a)
         # Decayed towards where they start; an item adds at most 2.
         most = 2.1 / (1.0 - DECAY)
         hits, sizes = state["hits"], state["sizes"]

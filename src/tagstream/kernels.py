@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import gc
 import logging
+import pickle
 from collections.abc import Callable
-from contextlib import suppress
+from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from llvmlite import binding
 from numba.core import event
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.environment import Environment, lookup_environment
 from numba.core.registry import CPUDispatcher
-from numba.core.runtime.nrt import rtsys
+from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # not typed
 from numba.extending import overload
 
+from tagstream import lines
 from tagstream.tiles import (
     AHEAD,
     LANES,
@@ -31,16 +35,25 @@ from tagstream.tiles import (
     TOGETHER,
     above_bulk,
     above_one,
+    add_line,
+    add_lines,
     highest,
     lowest,
     products,
+    spread_line,
+    spread_lines,
 )
 
 __all__ = [
     "BOX",
     "GROUP",
     "Groups",
+    "add_columns",
+    "add_inner_products",
+    "add_products",
     "add_rows",
+    "add_scaled_rows",
+    "add_transposed_products",
     "cast_shadows",
     "column_products",
     "compiled",
@@ -51,6 +64,8 @@ __all__ = [
     "group_shadows",
     "inlined",
     "inner",
+    "line_zeros",
+    "multiply_columns",
     "pack",
     "pair_distance",
     "project_dense",
@@ -68,6 +83,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+WIDE = 64  # columns up to which a sum of rows is made in registers
 MANY = 16  # rows for which it is worth to lay a matrix out for tiles
 AT_ONCE = 4096  # rows that are converted to another precision at a time
 
@@ -81,20 +97,72 @@ LOOKED = 64  # panels, per slot, that a search looks at first, if they are not h
 PRIOR = 1e-6
 
 
-class _Cache(FunctionCache):
+@cache
+def _know_runtime() -> None:
+    """Let machine code find the functions that manage memory."""
+    for name, address in _nrt_python.c_helpers.items():
+        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Any:
+    """Return what a compiled function knows of its module; it needs no more than its constants."""
+    if lookup_environment(name) is None:  # type: ignore[no-untyped-call]
+        made = Environment({"__name__": module})
+        made.consts[:], made.env_name = constants, name
+        Environment._memo[name] = made
+    return lookup_environment(name)  # type: ignore[no-untyped-call]
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return _environment if name == "_rebuild_env" else super().find_class(module, name)
+
+
+class _Files(IndexDataCacheFile):
+    def _load_data(self, name: str) -> Any:
+        with open(self._data_path(name), "rb") as file:  # type: ignore[no-untyped-call]
+            return _Unpickler(file).load()
+
+
+class _Loading(FunctionCache):
     """Loads compiled functions without all that numba needs to compile others.
 
-    That is done when something is compiled; code that is there wants its memory manager only.
+    That is done when something is compiled; code that is there wants its memory manager only, and
+    not the modules of numba in which parts of it were written.
     """
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        self._cache_file.__class__ = _Files
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        rtsys.initialize(target_context)
+        _know_runtime()
         try:
             with self._guard_against_spurious_io_errors():
                 return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except (AttributeError, ImportError):  # another version's, whose types are no longer there
             self._cache_file.flush()  # type: ignore[no-untyped-call]
             return None
+
+
+class _Cache:
+    """The cache of a function, whose place is looked for when it is first called.
+
+    That is to write a file, and most functions are not called.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    @cached_property
+    def found(self) -> Any:
+        try:
+            return _Loading(self.function)
+        except RuntimeError:  # no cache directory is writable
+            return NullCache()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.found, name)
 
 
 class Groups(NamedTuple):
@@ -123,16 +191,22 @@ class Groups(NamedTuple):
     gone: int
 
 
+class _Own(CPUDispatcher):
+    """A function that needs none of the extensions of numba which others may have installed."""
+
+    def _compilation_chain_init_hook(self) -> None:
+        pass  # to look for them takes as long as to load all that is compiled
+
+
 def compiled(function: F, **options: Any) -> F:
     """Compile with numba, cached on disk where a cache directory can be written."""
     made: Any = numba.njit(nogil=True, **options)(function)
     if hasattr(made, "_cache"):  # not if numba is told to compile nothing
-        with suppress(RuntimeError):  # no cache directory is writable
-            made._cache = _Cache(function)  # type: ignore[no-untyped-call]
+        made.__class__, made._cache = _Own, _Cache(function)
     return cast(F, made)
 
 
-class _Inner(CPUDispatcher):
+class _Inner(_Own):
     """A function that Python cannot call: it lacks the code to do so, and would be lost."""
 
     def __call__(self, *given: Any) -> Any:
@@ -273,6 +347,50 @@ overload(project_dense)(
 )
 
 
+@inner
+def add_scaled_rows(
+    total: npt.NDArray[np.float64],
+    W: npt.NDArray[np.floating[Any]],
+    rows: Any,
+    x: npt.NDArray[np.floating[Any]],
+    first: int,
+    last: int,
+) -> None:
+    """Add x_e W[rows_e] to ``total`` for e from ``first`` to ``last``, one after the other.
+
+    Where ``rows`` is None the row of e is e.  W may have fewer columns than ``total``.
+    """
+    m = W.shape[1]
+    if m > WIDE:  # a row of many columns is better read at once
+        for e in range(first, last):
+            row = np.int64(e)
+            if rows is not None:
+                row = np.int64(rows[e])
+            factor = np.float64(x[e])
+            for j in range(m):
+                total[j] += factor * W[row, j]
+        return
+    for b in range(0, m, 4 * lines.WIDTH):
+        n0 = m - b
+        n1, n2, n3 = n0 - lines.WIDTH, n0 - 2 * lines.WIDTH, n0 - 3 * lines.WIDTH
+        b1, b2, b3 = b + lines.WIDTH, b + 2 * lines.WIDTH, b + 3 * lines.WIDTH
+        a0, a1 = lines.load(total, b, n0), lines.load(total, b1, n1)
+        a2, a3 = lines.load(total, b2, n2), lines.load(total, b3, n3)
+        for e in range(first, last):
+            row = np.int64(e)
+            if rows is not None:
+                row = np.int64(rows[e])
+            factor, at = lines.spread(np.float64(x[e])), row * m
+            a0 = lines.add(a0, lines.multiply(factor, lines.load(W, at + b, n0)))
+            a1 = lines.add(a1, lines.multiply(factor, lines.load(W, at + b1, n1)))
+            a2 = lines.add(a2, lines.multiply(factor, lines.load(W, at + b2, n2)))
+            a3 = lines.add(a3, lines.multiply(factor, lines.load(W, at + b3, n3)))
+        lines.store(total, b, n0, a0)
+        lines.store(total, b1, n1, a1)
+        lines.store(total, b2, n2, a2)
+        lines.store(total, b3, n3, a3)
+
+
 @compiled
 def project_sparse(
     indptr: npt.NDArray[np.int64],
@@ -283,15 +401,97 @@ def project_sparse(
     out: npt.NDArray[np.float64],
 ) -> None:
     """``out = X W + c`` for CSR rows X (n, p), W (p, m), c (m,), out (n, m)."""
-    m = W.shape[1]
     for i in range(out.shape[0]):
-        for j in range(m):
+        for j in range(W.shape[1]):
             out[i, j] = c[j]
+        add_scaled_rows(out[i], W, indices, data, indptr[i], indptr[i + 1])
+
+
+def line_zeros(n: int, width: int) -> npt.NDArray[np.float32]:
+    """Return zeros, n rows of at least ``width`` numbers, each of whole lines of the cache.
+
+    What is read and written line by line takes half as long again where lines are cut in two.
+    """
+    width = -(-width // LANES) * LANES
+    room = np.zeros((n * width + LANES) * 4, np.uint8)
+    start = -room.ctypes.data % LINE
+    return room[start : start + 4 * n * width].view(np.float32).reshape(n, width)
+
+
+@compiled
+def add_products(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    W: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+) -> None:
+    """``out += X W`` for CSR rows X (n, p), W (p, w) and out (n, w) of whole lines."""
+    w = W.shape[1]
+    for i in range(out.shape[0]):
+        for j in range(0, w - LANES, 2 * LANES):
+            add_lines(indices, data, indptr[i], indptr[i + 1], out[i], W, j)
+        if w % (2 * LANES):
+            add_line(indices, data, indptr[i], indptr[i + 1], out[i], W, w - LANES)
+
+
+@compiled
+def add_transposed_products(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    R: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+) -> None:
+    """``out += Xᵀ R`` for CSR rows X (n, p), R (n, w) and out (p, w) of whole lines."""
+    w = R.shape[1]
+    for i in range(R.shape[0]):
+        for j in range(0, w - LANES, 2 * LANES):
+            spread_lines(indices, data, indptr[i], indptr[i + 1], R[i], out, j)
+        if w % (2 * LANES):
+            spread_line(indices, data, indptr[i], indptr[i + 1], R[i], out, w - LANES)
+
+
+@compiled
+def add_columns(
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    sums: npt.NDArray[np.float64],
+    squares: npt.NDArray[np.float64],
+) -> None:
+    """Add the entries of CSR rows to the sums of their columns, (p,), and their squares."""
+    for e in range(data.shape[0]):
+        x, k = np.float64(data[e]), indices[e]
+        sums[k] += x
+        squares[k] += x * x
+
+
+@compiled
+def add_inner_products(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    starts: npt.NDArray[np.int64],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out = X Xᵀ`` for CSR rows X (n, p), out (n, n) of zeros.
+
+    Each row is multiplied with those before it that share a column, which are listed as they come,
+    those of column k from place ``starts[k]`` on.
+    """
+    rows, values = np.empty(data.shape[0], np.int32), np.empty(data.shape[0], np.float32)
+    ends = starts.copy()
+    for i in range(out.shape[0]):
+        products = out[i]
         for e in range(indptr[i], indptr[i + 1]):
-            x = np.float64(data[e])
-            k = indices[e]
-            for j in range(m):
-                out[i, j] += x * W[k, j]
+            k, x = indices[e], np.float64(data[e])
+            end = ends[k]
+            rows[end], values[end], ends[k] = i, data[e], end + 1
+            for a in range(starts[k], end + 1):
+                products[rows[a]] += x * np.float64(values[a])
+    for i in range(out.shape[0]):
+        for j in range(i):
+            out[j, i] = out[i, j]
 
 
 @compiled
@@ -331,15 +531,23 @@ def add_rows(
 ) -> None:
     """``out = Y B + c`` for labels Y (n, at least q) of 0 and 1, B (q, r), c (r,), out (n, r)."""
     q, r = B.shape
+    named = np.empty(q + 1, np.int64)
     for i in range(out.shape[0]):
-        row = out[i]
+        row, n = out[i], 0
+        for j in range(q):  # without a branch to be guessed wrong
+            named[n] = j
+            n += Y[i, j] != 0
         for k in range(r):
             row[k] = c[k]
-        for j in range(q):
-            if Y[i, j]:
-                b = B[j]
-                for k in range(r):
-                    row[k] += b[k]
+        whole = n - n % 4
+        for a in range(0, whole, 4):
+            b0, b1, b2, b3 = B[named[a]], B[named[a + 1]], B[named[a + 2]], B[named[a + 3]]
+            for k in range(r):
+                row[k] = (((row[k] + b0[k]) + b1[k]) + b2[k]) + b3[k]
+        for a in range(whole, n):
+            b = B[named[a]]
+            for k in range(r):
+                row[k] += b[k]
 
 
 @compiled
@@ -354,6 +562,24 @@ def spread_rows(
                 o = out[j]
                 for k in range(A.shape[1]):
                     o[k] += row[k]
+
+
+@compiled
+def multiply_columns(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64],
+) -> None:
+    """``out += Xᵀ X`` for CSR rows X (n, p), out (p, p) symmetric."""
+    for i in range(indptr.shape[0] - 1):
+        for a in range(indptr[i], indptr[i + 1]):
+            x, k = data[a], indices[a]
+            for b in range(indptr[i], a + 1):
+                out[max(k, indices[b]), min(k, indices[b])] += x * data[b]
+    for j in range(out.shape[0]):
+        for k in range(j):
+            out[k, j] = out[j, k]
 
 
 @compiled

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,13 +157,17 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
         column.setdefault(plain(name), len(column))
     declared = len(column)
     columns: list[list[int] | None] = []
+    met: dict[Any, list[int]] = {}  # of label sets, most of which come again and again
     for item in Y:
         if item is None:
             columns.append(None)
             continue
-        for name in sorted_names(map(plain, item)):
-            column.setdefault(name, len(column))
-        columns.append([column[plain(name)] for name in item])
+        key = item if type(item) is tuple else frozenset(item)
+        if key not in met:
+            for name in sorted_names(map(plain, item)):
+                column.setdefault(name, len(column))
+            met[key] = [column[plain(name)] for name in item]
+        columns.append(met[key])
     blank = np.array([c is None for c in columns]) if None in columns else None
     if len(Y) * len(column) > MOST_CELLS:
         rows = [sorted(set(c or [])) for c in columns]
@@ -173,8 +178,9 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
         labels = Labels(sparse, None)
         return Batch(labels, list(column), declared, False, np.dtype(np.uint8), blank)
     values = np.zeros((len(Y), len(column)), np.uint8)
-    for i, c in enumerate(columns):
-        values[i, c or []] = 1
+    lengths = [len(c or ()) for c in columns]
+    flat = np.fromiter(chain.from_iterable(c or () for c in columns), np.int64, sum(lengths))
+    values[np.repeat(np.arange(len(Y)), lengths), flat] = 1
     known = None
     if blank is not None:
         known = np.repeat(~blank[:, None], values.shape[1], axis=1)

@@ -151,6 +151,7 @@ def run_rounds(
     (ê, f), is [[D(2s − D), Dt], [Dt, 0]].
     """
     q, d = V.shape
+    whole = q - q % 4
     e, f = np.empty(q), np.empty(q)
     re, rf, pp, pm = np.empty(d), np.empty(d), np.empty(d), np.empty(d)  # Vᵀê, Vᵀf, Vᵀv₊, Vᵀv₋
     masked = known.shape[0] > 0
@@ -184,11 +185,20 @@ def run_rounds(
         for i in range(q):
             e[i] /= D
             f[i] = f[i] / t if t > 0.0 else 0.0
+        for i in range(0, whole, 4):
+            e0, e1, e2, e3 = e[i], e[i + 1], e[i + 2], e[i + 3]
+            f0, f1, f2, f3 = f[i], f[i + 1], f[i + 2], f[i + 3]
+            for j in range(d):
+                v0, v1, v2, v3 = V[i, j], V[i + 1, j], V[i + 2, j], V[i + 3, j]
+                rf[j] = (((rf[j] + f0 * v0) + f1 * v1) + f2 * v2) + f3 * v3
+            if e0 != 0.0 or e1 != 0.0 or e2 != 0.0 or e3 != 0.0:
+                for j in range(d):
+                    v0, v1, v2, v3 = V[i, j], V[i + 1, j], V[i + 2, j], V[i + 3, j]
+                    re[j] = (((re[j] + e0 * v0) + e1 * v1) + e2 * v2) + e3 * v3
+        for i in range(whole, q):
             for j in range(d):
                 rf[j] += f[i] * V[i, j]
-            if e[i] != 0.0:
-                for j in range(d):
-                    re[j] += e[i] * V[i, j]
+                re[j] += e[i] * V[i, j]
         kee = kef = kff = 0.0
         for j in range(d):
             kee += re[j] * re[j]

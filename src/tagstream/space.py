@@ -152,7 +152,8 @@ class Space:
         directions B, and is carried over as C(V − B)BᵀCᵀE.
         """
         start = self._new_start(len(C))
-        self.V = start + C @ (self.V - self.basis) @ (self.basis.T @ (C.T @ start))
+        turned = C[: start.shape[1]].T  # CᵀE
+        self.V = start + C @ (self.V - self.basis) @ (self.basis.T @ turned)
         self.basis = start
         self.codec, self.encodes = np.zeros((0, 0)), False  # until it is renewed
 

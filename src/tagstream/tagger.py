@@ -600,7 +600,7 @@ def _labels(batch: Batch, some: list[int]) -> tuple[Any, Sequence[str] | None]:
     """Return the labels of some records as a learner takes them, and the names of columns."""
     names = batch.label_names
     if names is None:
-        return [set(batch.label_sets[i] or ()) for i in some], None
+        return [batch.label_sets[i] or () for i in some], None
     column = {name: j for j, name in enumerate(names)}
     Y = np.zeros((len(some), len(names)), np.uint8 if batch.unknown is None else np.float64)
     for row, i in enumerate(some):

@@ -5,6 +5,8 @@ rows, number by number beside each other, are multiplied with a *panel*: as many
 matrix, or stored codes, as make 64 bytes, line by line.  A line is one register of AVX-512 and two
 of AVX2; the number of rows is such that all sums of a tile have a register.  In a search the sums
 are compared where they are made and never go to memory unless one of them matters.
+
+Sparse rows are multiplied with rows of a matrix, a few lines of which have a register.
 """
 
 from __future__ import annotations
@@ -22,9 +24,13 @@ __all__ = [
     "TOGETHER",
     "above_bulk",
     "above_one",
+    "add_line",
+    "add_lines",
     "highest",
     "lowest",
     "products",
+    "spread_line",
+    "spread_lines",
 ]
 
 LINE = 64  # bytes of a panel's line
@@ -176,6 +182,71 @@ def _highest(typing: Any, queries: Any, g: Any, panels: Any, b: Any, slots: Any,
     return types.void(queries, types.int64, panels, types.int64, slots, types.int64), build
 
 
+def _along_entries(n_lines: int, spreads: bool) -> Any:
+    """Return a function of compiled code that multiplies the entries of a sparse row with lines.
+
+    ``f(indices, data, first, last, row, W, j)`` takes int32 indices and single-precision data,
+    ``row`` (w,) and W (·, w), all contiguous.  Of the entries x_k from ``first`` to before ``last``
+    and numbers j, j + 1, …, as many as have n_lines, it adds x_k W[k] to the row, one after the
+    other; or, if it ``spreads``, x_k times the row to each W[k].
+    """
+    line = ir.VectorType(ir.FloatType(), LANES)
+
+    def along(
+        typing: Any, indices: Any, data: Any, first: Any, last: Any, row: Any, W: Any, j: Any
+    ) -> Any:
+        index = types.int64
+        return types.void(indices, data, index, index, row, W, index), build
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        indices, data, row, W = (
+            context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1, 4, 5)
+        )
+        first, last, j = args[2], args[3], args[6]
+        width = builder.extract_value(W.shape, 1)
+        unknown = ir.Constant(line, ir.Undefined)
+        zeros = ir.Constant(ir.VectorType(_INT, LANES), [0] * LANES)
+
+        def lines(pointer: Any) -> list[Any]:
+            places = [builder.gep(pointer, [_LONG(LANES * c)]) for c in range(n_lines)]
+            return [builder.bitcast(place, line.as_pointer()) for place in places]
+
+        own = lines(builder.gep(row.data, [j]))
+        firsts = [builder.load(place, align=4) for place in own]
+        before, loop, after = builder.block, *(builder.append_basic_block() for _ in range(2))
+        builder.cbranch(builder.icmp_signed("<", first, last), loop, after)
+        builder.position_at_end(loop)
+        e = builder.phi(_LONG)
+        sums = firsts if spreads else [builder.phi(line) for _ in range(n_lines)]
+        k = builder.zext(builder.load(builder.gep(indices.data, [e])), _LONG)
+        x = builder.insert_element(unknown, builder.load(builder.gep(data.data, [e])), _INT(0))
+        x = builder.shuffle_vector(x, unknown, zeros)
+        others = lines(builder.gep(W.data, [builder.add(builder.mul(k, width), j)]))
+        # Not contracted: products are rounded before they are added, on every processor.
+        new = []
+        for place, total in zip(others, sums, strict=True):
+            other = builder.load(place, align=4)
+            if spreads:
+                builder.store(builder.fadd(other, builder.fmul(x, total)), place, align=4)
+            else:
+                new.append(builder.fadd(total, builder.fmul(x, other)))
+        following = builder.add(e, _LONG(1))
+        e.add_incoming(first, before)
+        e.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, last), loop, after)
+        builder.position_at_end(after)
+        ends = [builder.phi(line) for _ in new]
+        for total, end, at_first, made in zip(sums, ends, firsts, new, strict=False):
+            for one in (total, end):
+                one.add_incoming(at_first, before)
+                one.add_incoming(made, loop)
+        for end, place in zip(ends, own, strict=False):
+            builder.store(end, place, align=4)
+        return context.get_dummy_value()
+
+    return intrinsic(along)
+
+
 def _lowest(typing: Any, bits: Any) -> Any:
     """Return the number of the lowest bit that is set; one must be."""
 
@@ -190,3 +261,5 @@ highest: Any = intrinsic(_highest)
 lowest: Any = intrinsic(_lowest)
 above_bulk = _above(TOGETHER, 1)
 above_one = _above(1, AHEAD)
+add_line, add_lines = _along_entries(1, False), _along_entries(2, False)
+spread_line, spread_lines = _along_entries(1, True), _along_entries(2, True)

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from tagstream import __version__
 from tagstream.cli.data import convert, fetch, list_all
 from tagstream.cli.demo import demo
 from tagstream.cli.evaluate import evaluate, report, reproduce
 from tagstream.cli.learn import learn
+from tagstream.cli.light import take_plain
 from tagstream.cli.output import Failed, put, say, show_compiling
 from tagstream.cli.predict import explain, inspect, predict
 from tagstream.cli.serve import add, export, list_tokens, revoke, serve
@@ -29,6 +31,7 @@ from tagstream.cli.tags import (
     rename,
 )
 
+take_plain(getattr(typer.core, "_TyperParameter", None))
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -212,6 +212,11 @@ class _RowReader:
             text = text.replace(b", ", b",")
         # a row without entries gets one that is dropped again
         text = text.replace(b"{}", b"{-1 0}").translate(None, b"{}")
+        # an index, which a space follows, has digits only: 1e0 is a number, but no index
+        others = text.translate(None, b"-0123456789")
+        indices = others.count(b", ") + others.count(b"\n ") + others.startswith(b" ")
+        if others.count(b" ") != indices:
+            return None
         parsed = parse_decimals(text, b" ,\n")
         if parsed is None or len(parsed[0]) % 2:
             return None

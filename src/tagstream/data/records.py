@@ -247,6 +247,7 @@ class _RecordReader:
         self.items: list[Any] = []
         self.label_sets: list[LabelSet | None] = []
         self.names: list[Any] = []
+        self._met: dict[tuple[str, ...], LabelSet] = {}  # most label sets come again and again
         self.changes: dict[int, dict[str, Any]] | None = {} if changes else None
 
     @property
@@ -300,15 +301,17 @@ class _RecordReader:
         has_names = any(name is not None for name in self.names)
         ids = tuple(self.names) if has_names else None
         batch = Batch(items, self.label_sets, ids=ids, changes=self.changes or None)
-        self.items, self.label_sets, self.names = [], [], []
+        self.items, self.label_sets, self.names, self._met = [], [], [], {}
         self.changes = None if self.changes is None else {}
         return batch
 
     def _is_change(self, record: dict[str, Any]) -> bool:
         """Tell whether a record tells of a change; one that has an item has a field ``event``."""
         kind = record.get("event")
+        if not isinstance(kind, str) or kind not in CHANGES:
+            return False
         items = {"x", "text"} if self.text is None else {self.text}
-        return isinstance(kind, str) and kind in CHANGES and not items & record.keys()
+        return not items & record.keys()
 
     def _change(self, record: dict[str, Any], number: int) -> dict[str, Any]:
         """Return a change, if it says what it must."""
@@ -372,6 +375,11 @@ class _RecordReader:
             return None
         field = self.labels or "y"
         found = _plain_list(record.get(field))
+        if isinstance(found, list):
+            try:
+                return self._met[tuple(found)]
+            except (KeyError, TypeError):  # what is no string is refused below
+                pass
         if found is None:
             like = [name for name in _LIKE_LABELS if name in record]
             if self.labels is None and field not in record and like:
@@ -389,6 +397,8 @@ class _RecordReader:
             raise self.fail(rule + self._hint(hint if isinstance(found, str) else ""), number)
         for tag in tags:
             self._check_encodable(tag, number)
+        if isinstance(found, list):
+            self._met[tuple(found)] = tags
         return tags
 
     def _hint(self, what_to_do: str) -> str:
@@ -467,10 +477,10 @@ def as_batch(records: Iterable[Mapping[str, Any]], changes: bool = False) -> Bat
 
     reader = _RecordReader(fail, None, None, None, None, changes, hints=False)
     for i, record in enumerate(records):
-        if not isinstance(record, Mapping):
+        if not isinstance(record, (dict, Mapping)):  # the former is told at once
             raise DataError(f"record {i}: must be a mapping, got {type(record).__name__}")
         values = record.get("x")
         if isinstance(values, np.ndarray):
             record = {**record, "x": values.tolist()}
-        reader.add(dict(record), i)
+        reader.add(record if type(record) is dict else dict(record), i)
     return reader.batch()

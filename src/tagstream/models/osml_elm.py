@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_random_state
 
 from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
 from tagstream.kernels import compiled, project_dense, project_sparse

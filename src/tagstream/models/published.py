@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_random_state
 
 from tagstream import metric, projection
 from tagstream.belief import Items

@@ -106,18 +106,12 @@ def _weigh(
     p: Vector,
 ) -> None:
     """Have the head score the item or learn it, see :func:`tagstream.head.pass_items`."""
-    q, m = s.d.shape
-    f = np.empty((q, m))
-    for j in range(q):
-        for c in range(m):
-            f[j, c] = 0.0
     pass_items(
         learning, most, s.w, s.A, s.d, s.a, s.hits, s.sizes, s.n, s.missing, s.t, s.last, s.recent,
         s.longer, None, None, None, None, None, None, None, None, s.D, s.added, s.s, None, None,
-        None, s.shift, s.factor, s.rho, None, None, None, None, None, inputs, None, None,
+        None, s.shift, s.factor, s.rho, None, None, None, None, None, inputs, None, None, None,
         np.empty(s.D.shape[0]), s.fresh, s.found, s.near, labels, None, s.z, s.votes, s.near_votes,
-        s.half_log, f, np.empty(q), np.empty((2, q), np.int64), np.empty((m, m)),
-        np.empty(m), np.empty(m), kept, gone, Y, first, p, None, None,
+        s.half_log, kept, gone, Y, first, p, None, None,
     )  # fmt: skip
 
 

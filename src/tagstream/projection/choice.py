@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg import lapack
 
 from tagstream.decision import decide
 from tagstream.examples import Examples, Tree
@@ -171,10 +170,14 @@ class Panel:
         rule: float,
         reduction: Reduction | None,
     ) -> None:
-        known = None if labels.known is None else labels.known[::step]
-        self._labels, self._step = Labels(labels.Y[::step], known), step
-        self._n_neighbors, self._rule = n_neighbors, rule
-        self._T = targets(self._labels, reduction)
+        Y, known = labels.Y[::step], None if labels.known is None else labels.known[::step]
+        self._step, self._n_neighbors, self._rule = step, n_neighbors, rule
+        self._T = targets(Labels(Y, known), reduction)
+        if rule > PRIOR:  # what nobody has gets no vote: of many labels most are so
+            some = Y.any(axis=0)
+            Y = np.ascontiguousarray(Y[:, some])  # numpy would lay them out by columns
+            known = None if known is None else known[:, some]
+        self._labels = Labels(Y, known)
 
     def votes(self, smoother: Smoother, ridge: float) -> Votes:
         """Let the examples' neighbours vote for them, left out one by one."""
@@ -461,16 +464,14 @@ class _Direct(Smoother):
         n, diagonal = len(T), np.diag_indices(len(T))
         A = K * K.dtype.type(1 / ridge)
         A[diagonal] += 1
-        factorise, invert = lapack.get_lapack_funcs(("potrf", "potri"), (A,))
+        factorise, invert = scipy.linalg.lapack.get_lapack_funcs(("potrf", "potri"), (A,))
         lower, failed = factorise(A.T, lower=1, overwrite_a=1, clean=0)
         if failed:
             return None
-        half = np.triu(invert(lower, lower=1, overwrite_c=1)[0].T)  # what it left elsewhere is none
-        half[diagonal] *= K.dtype.type(0.5)
-        H = -half
-        H -= half.T
-        residuals = -(H @ T)
-        H += K.dtype.type(1 / n)
+        inverse = invert(lower, lower=1, overwrite_c=1)[0].T  # its upper half: the lower is of A
+        np.copyto(inverse, inverse.T, where=np.tri(n, k=-1, dtype=np.bool_))
+        residuals = inverse @ T
+        H = K.dtype.type(1 / n) - inverse
         H[diagonal] += 1
         own = np.minimum(np.diag(H), 1 - 1e-6)
         return H, T - residuals, T - residuals / (1 - own)[:, None]
@@ -488,27 +489,25 @@ class Votes:
     def of(cls, distances: Matrix, labels: Labels, n_neighbors: int, rule: float) -> Votes:
         """Let the nearest neighbours of each example vote."""
         k = min(n_neighbors, len(distances) - 1)
-        near = np.argpartition(distances, k - 1, axis=1)[:, :k]
         Y, known = labels
-        if rule > PRIOR:  # what nobody has gets no vote: of many labels most are so
-            some = Y.any(axis=0)
-            Y = np.ascontiguousarray(Y[:, some])  # numpy would lay them out by columns
-            known = None if known is None else known[:, some]
-        votes = np.zeros(Y.shape, np.uint16)
-        for one in near.T:
+        votes = np.zeros(Y.shape, np.min_scalar_type(k))
+        for one in _nearest(distances, k).T:
             votes += Y[one]
         if known is not None:
             votes, Y = votes * known, Y * known
-        chosen = decide(np.arange(k + 1) / max(k, 1), rule)[votes]  # one has nobody to ask
+        # More votes choose no less: those from a number on; one has nobody to ask.
+        least = np.count_nonzero(~decide(np.arange(k + 1) / max(k, 1), rule))
+        chosen = votes >= least
         if known is not None:
             chosen &= known
-        both = np.count_nonzero(chosen, axis=1) + np.count_nonzero(Y, axis=1)
-        right = 2 * np.count_nonzero(chosen & (Y > 0), axis=1)
-        # How often v votes met a label that is there, and one that is not: 2(k + 1) counts.
-        met = np.bincount((votes + (k + 1) * Y.astype(np.uint16)).ravel(), minlength=2 * k + 2)
-        gaps = np.concatenate([np.arange(k + 1), np.arange(k + 1) - k])
+        both = chosen.sum(axis=1, dtype=np.int32) + Y.sum(axis=1, dtype=np.int32)
+        right = 2 * (chosen & (Y > 0)).sum(axis=1, dtype=np.int32)
+        # Σ(v − ky)² of v votes on a label y.
+        met = int((votes * Y).sum(dtype=np.int64))
+        error = int(np.square(votes, dtype=np.uint32).sum(dtype=np.int64))
+        error += k * (k * int(Y.sum(dtype=np.int64)) - 2 * met)
         f1 = float(right.sum() / max(both.sum(), 1))
-        return cls(f1, int(met @ gaps**2), (right - f1 * both) / max(both.sum(), 1))
+        return cls(f1, error, (right - f1 * both) / max(both.sum(), 1))
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -519,6 +518,17 @@ class Votes:
         """Whether F1 is higher by more than so many standard errors of the difference."""
         noise = float(np.sqrt(((self.shares - others.shares) ** 2).sum()))
         return self.f1 - others.f1 > caution * noise
+
+
+def _nearest(distances: Matrix, k: int) -> Any:
+    """Return which k are nearest to each example, (n, k), in no order."""
+    farthest = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
+    near = distances <= farthest
+    tied = np.flatnonzero(near.sum(axis=1, dtype=np.int32) != k)  # some are equally far
+    if len(tied):
+        near[tied] = False
+        near[tied[:, None], np.argpartition(distances[tied], k - 1, axis=1)[:, :k]] = True
+    return (np.flatnonzero(near) % near.shape[1]).reshape(len(near), k)
 
 
 class Tridiagonal:
@@ -535,7 +545,7 @@ class Tridiagonal:
     @classmethod
     def of(cls, A: Matrix) -> Tridiagonal:
         """Turn A into its tridiagonal form."""
-        reduce, ask = lapack.get_lapack_funcs(("sytrd", "sytrd_lwork"), (A,))
+        reduce, ask = scipy.linalg.lapack.get_lapack_funcs(("sytrd", "sytrd_lwork"), (A,))
         # The transpose, which is the same, is laid out as it is taken.
         reflectors, d, e, tau, _ = reduce(A.T, lower=1, lwork=int(ask(len(A), lower=1)[0]))
         return cls(d.astype(np.float64), e.astype(np.float64), reflectors, tau)
@@ -543,12 +553,12 @@ class Tridiagonal:
     @cached_property
     def values(self) -> Matrix:
         """The eigenvalues of A, rising."""
-        return np.asarray(lapack.dsterf(self._d, self._e)[0])
+        return np.asarray(scipy.linalg.lapack.dsterf(self._d, self._e)[0])
 
     def turned(self, B: Matrix) -> Matrix:
         """Return QᵀB."""
         out = np.array(B, self._reflectors.dtype, order="F")
-        turn = lapack.get_lapack_funcs(("ormqr",), (out,))[0]
+        turn = scipy.linalg.lapack.get_lapack_funcs(("ormqr",), (out,))[0]
         # Below the diagonal the reflectors lie as those of a QR decomposition do.
         reflectors, rest = np.asfortranarray(self._reflectors[1:, :-1]), out[1:]
         size = int(turn("L", "T", reflectors, self._tau, rest, -1)[1][0])
@@ -562,14 +572,14 @@ class Tridiagonal:
         below that meet there.
         """
         d = self._d + rho
-        above = lapack.dpttrf(d, self._e)[0]
-        below = lapack.dpttrf(d[::-1], self._e[::-1])[0][::-1]
+        above = scipy.linalg.lapack.dpttrf(d, self._e)[0]
+        below = scipy.linalg.lapack.dpttrf(d[::-1], self._e[::-1])[0][::-1]
         return float((1 / (above + below - d)).sum())
 
     def solve(self, rho: float, B: Matrix) -> Matrix:
         """Return (S + ρI)⁻¹B, if S + ρI is positive definite."""
-        d, e, _ = lapack.dpttrf(self._d + rho, self._e)
-        return np.asarray(lapack.dpttrs(d, e, B)[0])
+        d, e, _ = scipy.linalg.lapack.dpttrf(self._d + rho, self._e)
+        return np.asarray(scipy.linalg.lapack.dpttrs(d, e, B)[0])
 
 
 OfRidge = Callable[[float], float]

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
-from scipy.linalg import lapack
 
 from tagstream.checks import (
     LARGEST_VALUE,
@@ -31,7 +30,18 @@ from tagstream.checks import (
     expect_keys,
 )
 from tagstream.examples import Examples, evenly
-from tagstream.kernels import dense_squares, project_dense, row_squares, split_columns
+from tagstream.kernels import (
+    add_columns,
+    add_inner_products,
+    add_products,
+    add_transposed_products,
+    dense_squares,
+    line_zeros,
+    multiply_columns,
+    project_dense,
+    row_squares,
+    split_columns,
+)
 from tagstream.labels import Labels
 from tagstream.steps import Steps
 
@@ -177,7 +187,8 @@ class Features:
         What dense rows are shifted and divided by; of sparse rows only the latter, for each column
         that has an entry.
     columns : int array of shape (a,), or None
-        Of sparse rows without a lift, the columns that are kept: the filled ones, then the others.
+        Of sparse rows without a lift, the columns that are kept: the filled ones, then the others,
+        the most common first.
     n_filled : int
         How many columns most sparse rows have, if they are a block of their own; else 0.
     lift : Lift or None
@@ -226,6 +237,9 @@ class Features:
             data = (data / self.deviation[a:][indices]).astype(np.float32)
         kept = sp.csr_matrix((n, len(self.columns) - a), dtype=np.float32)
         kept.data, kept.indices, kept.indptr = data, indices, ends.astype(rows.indptr.dtype)
+        # No entry is there twice, and no product asks for a row's entries in order: scipy, which
+        # would sort them before it copies them, is not to look.
+        kept.has_canonical_format = True
         return Joined(dense, kept) if a else kept
 
     @cached_property
@@ -265,7 +279,7 @@ class Features:
         """Return L⁻¹AL⁻ᵀ of a symmetric A."""
         if self.factor is None:
             return A
-        half = np.tril(lapack.dsygst(A.T, self.factor, lower=1)[0])
+        half = np.tril(scipy.linalg.lapack.dsygst(A.T, self.factor, lower=1)[0])
         return np.asarray(half + np.tril(half, -1).T)
 
     def turned(self, R: Matrix) -> Matrix:
@@ -315,6 +329,8 @@ def _used_columns(examples: Examples) -> Steps[tuple[npt.NDArray[np.int32], int]
     if np.count_nonzero(filled) < FILLED:
         filled[:] = False
     first, others = np.flatnonzero(filled), np.flatnonzero((used > 0) & ~filled)
+    # Weights of common columns lie together and stay in the cache.  Short numbers sort at once.
+    others = others[np.argsort(~np.minimum(used[others], 65535).astype(np.uint16), kind="stable")]
     return np.concatenate([first, others]).astype(np.int32), len(first)
 
 
@@ -406,18 +422,19 @@ class Joined:
     dense: npt.NDArray[np.floating[Any]]  # (n, a)
     rest: sp.csr_matrix  # (n, b)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and of columns of both blocks."""
+        return self.dense.shape[0], self.dense.shape[1] + self.rest.shape[1]
+
     def astype(self, dtype: npt.DTypeLike) -> Joined:
         """Return the same in another precision."""
         return Joined(self.dense.astype(dtype), self.rest.astype(dtype))
 
-    def power(self, exponent: int) -> Joined:
-        """Return the numbers raised to a power."""
-        return Joined(self.dense**exponent, self.rest.power(exponent))
-
-    def sum(self, axis: int, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+    def sum(self, axis: int) -> npt.NDArray[Any]:
         """Return the sum of each column, (a + b,)."""
-        rest = np.asarray(self.rest.sum(axis=axis, dtype=dtype)).ravel()
-        return np.concatenate([self.dense.sum(axis=axis, dtype=dtype), rest])
+        rest = np.asarray(self.rest.sum(axis=axis)).ravel()
+        return np.concatenate([self.dense.sum(axis=axis), rest])
 
     def __matmul__(self, P: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return XP."""
@@ -436,10 +453,72 @@ def transposed_times(X: Any, R: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return X.transposed_times(R) if isinstance(X, Joined) else np.asarray(X.T @ R)
 
 
+def column_sums(X: Any) -> tuple[Matrix, Matrix]:
+    """Return the sums of the columns of X, dense, CSR or joined, and those of their squares."""
+    if isinstance(X, Joined):
+        both = zip(column_sums(X.dense), column_sums(X.rest), strict=True)
+        total, squares = (np.concatenate(two) for two in both)
+        return total, squares
+    if sp.issparse(X):
+        total, squares = np.zeros((2, X.shape[1]))
+        add_columns(X.indices, X.data, total, squares)
+        return total, squares
+    X = X.astype(np.float64)
+    return X.sum(axis=0), (X * X).sum(axis=0)
+
+
+# Matrices in single precision with rows of whole lines of the cache, of features that are sparse.
+
+
+def in_lines(A: npt.NDArray[Any]) -> Singles:
+    """Return A (n, q) with zeros beyond its columns."""
+    out = line_zeros(*A.shape)
+    out[:, : A.shape[1]] = A
+    return out
+
+
+def times_lines(X: Any, P: Singles, shift: Singles) -> Singles:
+    """Return XP less a shift of each row, for X dense, CSR or joined."""
+    out = line_zeros(X.shape[0], P.shape[1])
+    out -= shift
+    dense, rest = _blocks(X)
+    a = dense.shape[1]
+    if a:
+        out += dense @ P[:a]
+    if rest is not None:
+        add_products(rest.indptr.astype(np.int64), rest.indices, rest.data, P[a:], out)
+    return out
+
+
+def transposed_lines(X: Any, R: Singles) -> Singles:
+    """Return XᵀR for X dense, CSR or joined."""
+    out = line_zeros(X.shape[1], R.shape[1])
+    dense, rest = _blocks(X)
+    a = dense.shape[1]
+    if a:
+        out[:a] = dense.T @ R
+    if rest is not None:
+        add_transposed_products(rest.indptr.astype(np.int64), rest.indices, rest.data, R, out[a:])
+    return out
+
+
+def _blocks(X: Any) -> tuple[npt.NDArray[Any], sp.csr_matrix | None]:
+    """Return the dense columns of X, and the others."""
+    if isinstance(X, Joined):
+        return X.dense, X.rest
+    return (np.zeros((X.shape[0], 0)), X) if sp.issparse(X) else (X, None)
+
+
 def inner_products(X: Any) -> Matrix:
     """Return XXᵀ of rows, dense, CSR or joined, in double precision."""
     if isinstance(X, Joined):
         return inner_products(X.dense) + inner_products(X.rest)
+    if sp.issparse(X) and X.format == "csr" and X.dtype == np.float32:
+        starts = np.zeros(X.shape[1] + 1, np.int64)
+        np.cumsum(np.bincount(X.indices, minlength=X.shape[1]), out=starts[1:])
+        K = np.zeros((X.shape[0], X.shape[0]))
+        add_inner_products(X.indptr.astype(np.int64), X.indices, X.data, starts, K)
+        return K
     X = X.astype(np.float64)
     K = X @ X.T
     return np.asarray(K.toarray() if sp.issparse(K) else K)
@@ -451,7 +530,12 @@ def column_gram(X: Any) -> Matrix:
         X = X.astype(np.float64)
         mixed = X.rest.T @ X.dense
         return np.block([[column_gram(X.dense), mixed.T], [mixed, column_gram(X.rest)]])
-    return inner_products(X.T)
+    if not sp.issparse(X):
+        return inner_products(X.T)
+    out = np.zeros((X.shape[1], X.shape[1]))
+    indices, data = X.indices.astype(np.int32, copy=False), X.data.astype(np.float64, copy=False)
+    multiply_columns(X.indptr.astype(np.int64), indices, data, out)
+    return out
 
 
 def squared_distances(inner: Matrix) -> Matrix:

@@ -9,8 +9,9 @@ head, which speaks about labels one by one, sees z = m + B(Wᵀx + c).
 
 B is found by a randomised range finder (Halko, Martinsson, Tropp 2011): from random Ω the products
 Tᵀ(TΩ), T = Y − 1mᵀ, made twice and orthonormalised each time, turn towards the leading directions,
-and the eigenvectors of their small covariance put them in order.  Labels are few per item, so a
-product costs their number times r; nothing of size q × q is formed.
+and the eigenvectors of their small covariance put them in order.  Where Ω are the directions that
+were found in half of the examples, or as many as there are examples, once does as well.  Labels are
+few per item, so a product costs their number times r; nothing of size q × q is formed.
 """
 
 from __future__ import annotations
@@ -64,17 +65,22 @@ class Reduction:
         return cls(np.zeros((0, 0), np.float32), np.zeros(0))
 
     @classmethod
-    def of(cls, examples: Examples, seed: int) -> Self:
+    def of(cls, examples: Examples, seed: int, last: Self | None = None) -> Self:
         """Return that to the leading directions of the labels; the seed is that of Ω.
 
         There are no more directions than examples, nor any without variance, but at least one.
+        Those of the ``last`` reduction, of fewer examples and perhaps labels, are where to begin.
         """
         yes, known, _ = examples.sum(count_labels)
         middle = yes / np.maximum(known, 1)
         q = len(middle)
         n = min(RANK + SPARE, len(examples), q)
-        Q = np.random.default_rng(seed).standard_normal((q, n))
-        for _ in range(2):
+        Q = np.zeros((q, n))
+        begun = 0 if last is None else min(last.r, n)
+        if last is not None:
+            Q[: len(last.B), :begun] = last.B[:, :begun]
+        Q[:, begun:] = np.random.default_rng(seed).standard_normal((q, n - begun))
+        for _ in range(1 if begun == RANK or n == len(examples) else 2):
             (Q,) = examples.sum(partial(_products, middle, Q))
             Q = scipy.linalg.qr(Q, mode="economic", overwrite_a=True, check_finite=False)[0]
             Q = np.ascontiguousarray(Q)
@@ -87,7 +93,9 @@ class Reduction:
     def centred(self, examples: Examples) -> Self:
         """Return the same with the present mean of the labels."""
         yes, known, _ = examples.sum(count_labels)
-        return replace(self, middle=(yes / np.maximum(known, 1))[: len(self.B)])
+        made = replace(self, middle=(yes / np.maximum(known, 1))[: len(self.B)])
+        vars(made)["rows"] = self.rows  # of the same B
+        return made
 
     def kept(self, columns: list[int]) -> Self:
         """Return the same with some of the labels only; B is then no longer orthonormal."""

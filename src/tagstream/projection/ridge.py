@@ -26,12 +26,18 @@ from tagstream.projection.features import (
     Features,
     Lift,
     Matrix,
+    Singles,
     centre,
     column_gram,
+    column_sums,
+    in_lines,
     inner_products,
+    times_lines,
+    transposed_lines,
     transposed_times,
     unit_rows,
 )
+from tagstream.projection.gradients import conjugate_gradients, weighted_sum
 from tagstream.projection.reduction import Reduction
 from tagstream.steps import PAUSE, Steps
 
@@ -79,7 +85,7 @@ class Projection:
 
     def rows_of(self, columns: npt.NDArray[np.int32]) -> npt.NDArray[np.floating[Any]]:
         """Return the rows of P that belong to these features of sparse inputs."""
-        rows: npt.NDArray[np.floating[Any]] = self.P[self._row_of[columns]]
+        rows: npt.NDArray[np.floating[Any]] = self.P.take(self._row_of[columns], axis=0)
         return rows
 
     @property
@@ -115,7 +121,7 @@ class Projection:
             project_dense(inputs, self.P, self.c, out)
         else:
             project_sparse(
-                inputs.indptr.astype(np.int64), self._row_of[inputs.indices],
+                inputs.indptr.astype(np.int64), self._row_of.take(inputs.indices),
                 inputs.data.astype(np.float32, copy=False), self.P, self.c, out,
             )  # fmt: skip
         # Labels are 0 and 1: what is farther from them than any feature may be says no more.
@@ -166,8 +172,8 @@ class Projection:
 
     def turned(self, C: Matrix) -> Projection:
         """Return the map into other coordinates of labels, C (r, q) times these."""
-        P = np.ascontiguousarray(self.P @ C.T, self.P.dtype)
-        return replace(self, P=P, c=C @ self.c)
+        P = self.P @ C.T.astype(self.P.dtype)  # single where P is
+        return replace(self, P=np.ascontiguousarray(P), c=C @ self.c)
 
     def grown(self, q: int) -> Projection:
         """Return the same map with further labels, of which nothing is known yet: z = 0."""
@@ -179,7 +185,18 @@ def _of_columns(
     P: Matrix, c: Matrix, columns: npt.NDArray[np.int32], p: int, unit: bool = False
 ) -> Projection:
     """Return the projection of sparse inputs from the rows of P that are not zero."""
-    return Projection(np.pad(P, ((0, 1), (0, 0))).astype(np.float32), c, None, columns, p, unit)
+    rows = np.zeros((len(P) + 1, P.shape[1]), np.float32)
+    rows[:-1] = P
+    return Projection(rows, c, None, columns, p, unit)
+
+
+def _weighted(weights: Matrix, P: npt.NDArray[np.floating[Any]]) -> Matrix:
+    """Return weightsᵀP, of single numbers too in double precision, without a copy of them."""
+    if P.dtype != np.float32:
+        return np.asarray(weights @ P)
+    out = np.zeros(P.shape[1])
+    weighted_sum(weights, P, out)
+    return out
 
 
 class Equations(NamedTuple):
@@ -271,7 +288,7 @@ class Design:
         self._plain = reduction is None and not self.masked
         keeps = self._plain and self.primal and self.p <= KEPT_WIDTH
         self._before = before if keeps else None
-        self._mid: Matrix | None = None
+        self._moments: tuple[Matrix, Matrix] | None = None
         self._equations: Equations | None = None
 
     @classmethod
@@ -295,9 +312,15 @@ class Design:
 
     def middle(self) -> Steps[Matrix]:
         """Return the mean of the features."""
-        if self._mid is None:
-            self._mid = (yield from self._X.summing(_total))[0] / self.n
-        return self._mid
+        return (yield from self.moments())[0]
+
+    def moments(self) -> Steps[tuple[Matrix, Matrix]]:
+        """Return the mean of the features, and the diagonal of X̃ᵀX̃."""
+        if self._moments is None:
+            total, squares = yield from self._X.summing(_moments)
+            mid = total / self.n
+            self._moments = mid, np.maximum(squares - self.n * mid**2, 0.0)
+        return self._moments
 
     def gram(self) -> tuple[Matrix, float]:
         """Return X̃X̃ᵀ, and about how far below zero rounding leaves its eigenvalues."""
@@ -354,29 +377,22 @@ class Design:
         out = self.features.turned(out - np.outer(mid, total))
         return np.vstack([out + ridge * V[:-1], total])
 
-    def single_right(self) -> Steps[Any]:
+    def right(self) -> Steps[Singles]:
         """Return XᵀT in single precision; columns of T sum to zero, so this is X̃ᵀT."""
         return (yield from self._X.summing(partial(_single_right, self.targets)))[0]
 
-    def single_normal(self, P: Any, ridge: float) -> Steps[Any]:
-        """Return (X̃ᵀX̃ + ρI)P in single precision."""
-        shift = ((yield from self.middle()) @ P).astype(np.float32)
-        A = (yield from self._X.summing(partial(_single_normal, P, shift)))[0]
-        A += np.float32(ridge) * P
-        return A
+    def residual(self, P: Singles, shift: Singles) -> Steps[Singles]:
+        """Return X̃ᵀ(T − X̃P) in single precision."""
+        return (yield from self._X.summing(partial(_single_residual, self.targets, P, shift)))[0]
 
-    def single_residual(self, P: Any, ridge: float) -> Steps[Any]:
-        """Return X̃ᵀT − (X̃ᵀX̃ + ρI)P in single precision, in one pass."""
-        shift = ((yield from self.middle()) @ P).astype(np.float32)
-        R = (yield from self._X.summing(partial(_single_residual, self.targets, P, shift)))[0]
-        R -= np.float32(ridge) * P
-        return R
+    def applied(self, D: Singles, shift: Singles) -> Steps[tuple[Singles, Matrix]]:
+        """Return X̃ᵀX̃D in single precision, and ‖X̃D‖² of each column."""
+        A, squares = yield from self._X.summing(partial(_single_applied, D, shift))
+        return A, squares
 
-    def variances(self) -> Steps[Matrix]:
-        """Return the diagonal of X̃ᵀX̃."""
-        squares = (yield from self._X.summing(_squares))[0]
-        mid = yield from self.middle()
-        return np.maximum(squares - self.n * mid**2, 0.0)
+    def squares(self, D: Singles, shift: Singles) -> Steps[Matrix]:
+        """Return ‖X̃D‖² of each column."""
+        return (yield from self._X.summing(partial(_single_squares, D, shift)))[0]
 
     def target_squares(self) -> Steps[float]:
         """Return ‖T‖²."""
@@ -398,14 +414,8 @@ def _labels(labels: Labels) -> Matrix:
     return labels.Y.astype(np.float64)
 
 
-def _total(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
-    # Sparse sums of single numbers are single whatever dtype is asked for.
-    return (np.asarray(X.astype(np.float64).sum(axis=0)).ravel(),)
-
-
-def _squares(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
-    squares = X**2 if isinstance(X, np.ndarray) else X.power(2)
-    return (np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel(),)
+def _moments(X: Any, labels: Labels, _: None) -> tuple[Matrix, ...]:
+    return column_sums(X)
 
 
 RIGHT, TARGETS = 1, 3  # which of these have a column for each label
@@ -442,19 +452,30 @@ def _masked_normal(P: Matrix, shift: Matrix, X: Any, labels: Labels, _: None) ->
 
 
 def _single_right(targets: Targets, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
-    return (transposed_times(X, targets(labels).astype(np.float32)),)
-
-
-def _single_normal(P: Any, shift: Any, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
-    return (transposed_times(X, X @ P - shift),)
+    return (transposed_lines(X, in_lines(targets(labels))),)
 
 
 def _single_residual(
-    targets: Targets, P: Any, shift: Any, X: Any, labels: Labels, _: None
+    targets: Targets, P: Singles, shift: Singles, X: Any, labels: Labels, _: None
 ) -> tuple[Any, ...]:
-    R = targets(labels).astype(np.float32)
-    R -= X @ P - shift
-    return (np.asarray(X.T @ R),)
+    R = in_lines(targets(labels))
+    R -= times_lines(X, P, shift)
+    return (transposed_lines(X, R),)
+
+
+def _single_applied(D: Singles, shift: Singles, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
+    R = times_lines(X, D, shift)
+    return transposed_lines(X, R), _column_squares(R)
+
+
+def _single_squares(D: Singles, shift: Singles, X: Any, labels: Labels, _: None) -> tuple[Any, ...]:
+    return (_column_squares(times_lines(X, D, shift)),)
+
+
+def _column_squares(R: Singles) -> Matrix:
+    out = np.zeros(R.shape[1])
+    column_products(R, R, out)
+    return out
 
 
 def fit(
@@ -465,14 +486,10 @@ def fit(
     In steps, as all that passes over the examples.  ``start`` is an earlier projection of the same
     kind, from which an iterative solution sets out; the direct ones do not need it.
     """
-    features, guess = design.features, None
-    if features.columns is not None and start is not None and start.columns is not None:
-        guess = start.rows_of(features.columns).astype(np.float64)
-        if features.deviation is not None:
-            guess *= features.deviation[:, None]
-    P, shift, mid, variances = yield from _solve(design, ridge, guess)
+    features = design.features
+    P, shift, mid, variances = yield from _solve(design, ridge, start)
     P = np.ascontiguousarray(P)  # in the one order kernels are compiled for
-    c = design.mean + shift - (mid + features.offset) @ P
+    c = design.mean + shift - _weighted(mid + features.offset, P)
     mean, deviation = features.moments or (None, None)
     if features.lift is not None:
         made = Projection(P, c, features.lift, unit=features.unit)
@@ -485,7 +502,7 @@ def fit(
             P /= features.deviation[:, None]
             squares[features.columns] *= features.deviation**2
         order = np.argsort(features.columns)
-        made = _of_columns(P[order], c, features.columns[order], p, features.unit)
+        made = _of_columns(P.take(order, axis=0), c, features.columns[order], p, features.unit)
         return made, Spread(squares, None, None, None, None)
     assert features.middle is not None
     divisor = np.ones(len(mid)) if features.deviation is None else features.deviation
@@ -496,11 +513,12 @@ def fit(
 
 
 def _solve(
-    X: Design, ridge: float, start: Matrix | None
-) -> Steps[tuple[Matrix, Matrix, Matrix, Matrix]]:
+    X: Design, ridge: float, last: Projection | None
+) -> Steps[tuple[Any, Matrix, Matrix, Matrix]]:
     """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T.
 
-    Return P, s, and the mean and the centred squares of the features.
+    Return P, s, and the mean and the centred squares of the features.  An iterative solution sets
+    out from the ``last`` projection, if that is of the same kind.
 
     When all is known, s = 0 and P solves (X̃ᵀX̃ + ρI)P = X̃ᵀT.  Otherwise each label has
     equations of its own, solved for all labels at once by conjugate gradients, for which the
@@ -523,7 +541,7 @@ def _solve(
             inner, right = X.features.turned_both(inner), X.features.turned(right)
         else:
             inner, rounding = X.gram()
-            mid, variances = (yield from X.middle()), (yield from X.variances())
+            mid, variances = yield from X.moments()
             right = X.targets(X.examples.every()[1])
         ridge = max(ridge, rounding)
         inner[np.diag_indices(len(inner))] += ridge
@@ -544,26 +562,21 @@ def _solve(
             return np.asarray((B - fitted) / ridge)
 
     else:
-        variances, ridge = (yield from X.variances()), max(ridge, 1e-30)  # in single precision
-        mid = yield from X.middle()
-        cold = start is None
+        mid, variances = yield from X.moments()
+        ridge = max(ridge, 1e-30)  # in single precision
         # A constant column has nothing but rounding errors to offer.
         flat = variances <= 1e-6 * X.n * mid**2
-        diagonal = np.where(flat, np.inf, variances + ridge)[:, None]
-        start = np.zeros((X.p, X.q)) if start is None else np.where(flat[:, None], 0.0, start)
+        diagonal = np.where(flat, np.inf, variances + ridge)
+        found = _weights(last, X.features)
+        cold, start = found is None, np.zeros((X.p, X.q)) if found is None else found
+        start[flat] = 0.0
         tolerance, rounds = 1e-3, ROUNDS if cold or X.masked else WARM_ROUNDS
         if not X.masked and X.features.kernel is None:  # turned features are made in double
-            scale, P = diagonal.astype(np.float32), start.astype(np.float32)
-            right, residual = none, None
-            if cold or X.n <= LARGE:
-                right = yield from X.single_right()
-            else:
-                residual = yield from X.single_residual(P, ridge)
-            P = yield from _conjugate_gradients(
-                lambda P: X.single_normal(P, ridge), lambda B: _now(B / scale),
-                right, P, tolerance, rounds, residual,
-            )  # fmt: skip
-            return P, none, mid, variances
+            P = in_lines(start)
+            spared = 0.0 if not cold and X.n > LARGE else tolerance
+            yield from conjugate_gradients(X, P, diagonal, mid, ridge, rounds, spared)
+            return P[:, : X.q], none, mid, variances
+        diagonal = diagonal[:, None]
 
         def apply_inverse(B: Matrix) -> Steps[Matrix]:
             return _now(B / diagonal)
@@ -578,6 +591,16 @@ def _solve(
         right, np.vstack([start, none]), tolerance, rounds,
     )  # fmt: skip
     return X.features.original(V[:-1]), V[-1], mid, variances
+
+
+def _weights(last: Projection | None, features: Features) -> npt.NDArray[Any] | None:
+    """Return the weights that sparse features have in a projection; None of other kinds."""
+    if features.columns is None or last is None or last.columns is None:
+        return None
+    weights = last.rows_of(features.columns)
+    if features.deviation is not None:
+        weights *= features.deviation[:, None]
+    return weights
 
 
 def _solve_whole(X: Design, ridge: float) -> Steps[tuple[Matrix, Matrix, Matrix, Matrix]]:
@@ -605,38 +628,30 @@ def _now(value: Any) -> Steps[Any]:
 
 
 def _conjugate_gradients(
-    apply: Callable[[Any], Steps[Any]],
-    precondition: Callable[[Any], Steps[Any]],
-    right: Any,
-    start: Any,
+    apply: Callable[[Matrix], Steps[Matrix]],
+    precondition: Callable[[Matrix], Steps[Matrix]],
+    right: Matrix,
+    start: Matrix,
     tolerance: float,
     rounds: int,
-    residual: Any = None,
 ) -> Steps[Matrix]:
-    """Solve one positive definite system per column, all columns in step; sums are double.
+    """Solve one positive definite system per column, all columns in step."""
 
-    Where the start's ``residual`` is given the right side is not needed, and all rounds are made.
-    """
-
-    def products(A: Any, B: Any) -> Matrix:
+    def products(A: Matrix, B: Matrix) -> Matrix:
         out = np.zeros(A.shape[1])
         column_products(A, B, out)
         return out
 
-    def share(A: Matrix, B: Matrix) -> Any:
-        return np.divide(A, B, out=np.zeros_like(A), where=B > 0).astype(V.dtype)
+    def share(A: Matrix, B: Matrix) -> Matrix:
+        return np.divide(A, B, out=np.zeros_like(A), where=B > 0)
 
     V = start.copy()
-    R = residual
-    if residual is None:
-        R = right - (yield from apply(V))
+    R = right - (yield from apply(V))
     Z = yield from precondition(R)
     D = Z.copy()
     energy = products(R, Z)
-    enough = np.zeros(len(energy))
-    if residual is None:
-        scaled = yield from precondition(right)
-        enough = tolerance**2 * np.maximum(products(right, scaled), 1e-300)
+    scaled = yield from precondition(right)
+    enough = tolerance**2 * np.maximum(products(right, scaled), 1e-300)
     for _ in range(rounds):
         if (energy <= enough).all():
             break
@@ -650,7 +665,7 @@ def _conjugate_gradients(
         D *= share(new, energy)
         D += Z
         energy = new
-    return np.asarray(V, np.float64)
+    return V
 
 
 def first_block(examples: Examples) -> Projection:

@@ -72,18 +72,24 @@ _STEPS = 32  # by which a hash may be away from its place, on average
 _SLICE = 1 << 20  # code points that are scanned in one go, which bounds the working memory
 
 
-@cache
-def class_table() -> npt.NDArray[np.uint8]:
-    """Return the class of each code point of planes 0 and 1.
+def class_table(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """Return the class of each code point of planes 0 and 1, up to all that are among ``codes``."""
+    return _class_table(min(1 << int(codes.max(initial=0)).bit_length(), _TABLE_END))
 
-    Made in some 20 ms when the first text is read; a table in the package would be no faster, and
-    would disagree with the Unicode version of ``str.lower``.
+
+@cache
+def _class_table(end: int) -> npt.NDArray[np.uint8]:
+    """Return the class of each code point before ``end``.
+
+    For all of them that takes some 20 ms; a table in the package would be no faster, and would
+    disagree with the Unicode version of ``str.lower``.
     """
-    categories = list(map(unicodedata.category, map(chr, range(_TABLE_END))))
+    categories = map(unicodedata.category, map(chr, range(end)))
     kinds = dict.fromkeys(["Sc", "Sk", "Sm", "So"], SYMBOL) | {"Cf": SKIP}
     kinds |= dict.fromkeys(["Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn"], LETTER)
     kinds |= dict.fromkeys(["Nd", "Nl", "No"], DIGIT)
-    table = np.array([kinds.get(c, BREAK) for c in categories], dtype=np.uint8)
+    table = np.full(_TABLE_END, BREAK, np.uint8)
+    table[:end] = [kinds.get(c, BREAK) for c in categories]
     for start, stop in _UNSPACED:
         block = table[start:stop]
         block[(block == LETTER) | (block == DIGIT)] = UNSPACED
@@ -94,7 +100,7 @@ def class_table() -> npt.NDArray[np.uint8]:
     table[[0x034F, 0x180B, 0x180C, 0x180D, 0x180F]] = SKIP  # a joiner; Mongolian selectors
     table[0xFE00:0xFE10] = SKIP  # variation selectors
     table.flags.writeable = False
-    return table
+    return table[:end]
 
 
 def normalize(text: str) -> str:
@@ -411,7 +417,7 @@ def hash_texts(texts: Sequence[str], p: int, *, longest: int = 5) -> sparse.csr_
         bounds = np.zeros(len(some) + 1, np.int64)
         np.cumsum([len(text) for text in some], out=bounds[1:])
         codes = np.frombuffer("".join(some).encode("utf-32-le"), np.uint32)
-        data, indices, ends = _scan(codes, bounds, class_table(), longest, p)
+        data, indices, ends = _scan(codes, bounds, class_table(codes), longest, p)
         parts.append((data, indices))
         indptr.append(ends[1:] + n_entries)
         n_entries += len(data)
@@ -477,7 +483,7 @@ def token_spans(text: str) -> list[tuple[str, int, int]]:
     [("i'm", 0, 3), ('in', 4, 6), ('c++', 7, 10)]
     """
     scanned = np.frombuffer(normalize(text).encode("utf-32-le"), np.uint32)
-    codes, places, bounds = _find_tokens(scanned, class_table())
+    codes, places, bounds = _find_tokens(scanned, class_table(scanned))
     origins = list(range(len(text) + 1)) if text.isascii() else _origins(text)
     spans = []
     for start, end in bounds.tolist():
