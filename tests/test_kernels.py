@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import subprocess
 import sys
@@ -553,3 +554,33 @@ def test_products_are_the_same_to_the_bit_however_many_rows_and_whoever_asks(n, 
     np.testing.assert_array_equal(out, inside)
     wide = np.float64 if kinds[2] == "f8" else np.float32
     np.testing.assert_allclose(out, X.astype(wide) @ W.astype(wide) + c, rtol=1e-3, atol=1e-4)
+
+
+MODULE = """
+from typing import NamedTuple
+from tagstream.kernels import compiled
+
+class {name}(NamedTuple):
+    x: float
+
+@compiled
+def first(pair):
+    return pair.x
+
+def run():
+    return first({name}(2.0))
+"""
+
+
+def test_compiled_code_of_another_version_is_made_anew(tmp_path, monkeypatch):
+    # A type of ours is part of its signature, and is looked up by name when the cache is read.
+    path = tmp_path / "of_some_version.py"
+    for name, written in (("Pair", True), ("Couple", True), ("Couple", False)):
+        if written:
+            path.write_text(MODULE.format(name=name))
+        spec = importlib.util.spec_from_file_location("of_some_version", path)
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "of_some_version", module)
+        spec.loader.exec_module(module)
+        assert module.run() == 2.0
+    assert sum(module.first.stats.cache_hits.values()) == 1

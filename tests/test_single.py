@@ -172,3 +172,19 @@ def test_nothing_is_compiled_again_for_rows_of_another_kind():
         model.predict_one(x)
         model.learn_one(x, y)
     assert (len(single._ask.signatures), len(single._learn.signatures)) == before
+
+
+def test_nothing_is_left_of_an_item_that_was_not_looked_at_to_the_end(monkeypatch):
+    X, Y = draw(70)
+    model = OML(random_state=0).partial_fit(X[:60], Y[:60])
+    expected = model.predict_proba_one(X[60])
+    model.predict_one(X[61])
+
+    def stopped(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(single, "_ask", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            model.predict_one(X[60])
+    np.testing.assert_array_equal(model.predict_proba_one(X[60]), expected)

@@ -203,11 +203,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _check_changed_params(self) -> None:
         """Check the parameters if one was set since this was last done."""
-        own = self.__dict__
-        now = tuple([own[name] for name in self._params])
-        if len(now) != len(self._checked) or any(map(operator.is_not, now, self._checked)):
+        now = map(self.__dict__.__getitem__, self._params)
+        if not self._checked or any(map(operator.is_not, now, self._checked)):
             self._check_params()
-            self._checked = now
+            self._checked = tuple([self.__dict__[name] for name in self._params])
 
     def _read_batch(self, rows: Rows, Y: Any, classes: Any, names: list[Hashable]) -> Batch:
         batch = read_labels(Y, classes, names)
@@ -439,9 +438,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             return None
         # NaN and infinity fail the comparison.  Rows that only might be out of range, and those
         # whose square overflows single precision, get the thorough checks.
-        if not np.dot(x, x) <= LARGEST_VALUE:
+        if not x.dot(x) <= LARGEST_VALUE:
             return None
-        return x.reshape(1, -1)
+        return x[None]
 
     def _fast_labels(self, y: Any) -> Labels | None:
         """Return plain labels of one item, (1, q); None sends the caller to their reader."""
@@ -454,7 +453,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         # Taking all 0 and 1 out of the bytes costs a fifth of looking for the largest.
         if y.tobytes().translate(None, b"\0\1"):
             return None
-        return Labels(y.reshape(1, -1), None)
+        return Labels(y[None], None)
 
     def _fast_names(self, y: Any) -> Labels | None:
         """Return the labels of an item that has them by name, if none of them is new."""

@@ -72,8 +72,12 @@ class _Loading(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         _know_runtime()
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        try:
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (AttributeError, ImportError):  # another version's, whose types are no longer there
+            self._cache_file.flush()  # type: ignore[no-untyped-call]
+            return None
 
 
 class _Cache:

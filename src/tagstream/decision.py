@@ -82,8 +82,9 @@ def decide(
     if not isinstance(rule, str):
         return scores >= rule - PRIOR
     if rule in RULES:
-        chosen = np.empty(scores.shape, np.bool_)
-        _suggest(scores, np.sort(scores, axis=1), RULES[rule], chosen)
+        chosen, rising = np.empty(scores.shape, np.bool_), scores.copy()
+        rising.sort(axis=1)
+        _suggest(scores, rising, RULES[rule], chosen)
         return chosen
     if rule == MACRO:
         if bars is None:

@@ -820,17 +820,17 @@ class LocalStore:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def _parts(self) -> list[Any]:
-        every = (
+    def _parts(self) -> tuple[Any, ...]:
+        """Return all that is kept, None for what there is not."""
+        return (
             self._rows, self._codes, self._labels, self._known, self._ids, self._corrected,
             self._numbers,
         )  # fmt: skip
-        return [part for part in every if part is not None]
 
     @property
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
-        return sum(part.nbytes for part in self._parts())
+        return sum(part.nbytes for part in self._parts() if part is not None)
 
     @property
     def n_seen(self) -> int:
@@ -938,7 +938,8 @@ class LocalStore:
                 if self._index.get(name) == number:
                     del self._index[name]
         for part in self._parts():
-            part.drop(n)
+            if part is not None:
+                part.drop(n)
         self.n_forgotten += n
 
     def remove(self, position: int) -> Labels:
@@ -954,7 +955,7 @@ class LocalStore:
         for part in self._parts():
             if isinstance(part, _Sliding):
                 part.remove(position, position + 1)
-            else:
+            elif part is not None:
                 part.remove(position)
         return gone
 

@@ -187,12 +187,11 @@ class Space:
 
     def note(self, losses: list[float], steps: list[float], degenerate: list[bool]) -> None:
         """Remember what rounds did."""
-        self.n_updates += sum([step > 0 for step in steps])
-        self.n_degenerate += sum(degenerate)
         # One after another, so that the order of additions does not depend on the calls.
-        for loss in losses:
-            self.cumulative_loss += loss
-        self.loss, self.step = losses[-1], steps[-1]
+        for self.loss, self.step, stuck in zip(losses, steps, degenerate, strict=True):
+            self.cumulative_loss += self.loss
+            self.n_updates += self.step > 0
+            self.n_degenerate += stuck
 
     # ------------------------------------------------------------------ codes
     def renew(self) -> None:

@@ -263,7 +263,9 @@ class NeighborClassifier(StreamClassifier):
         n, seen, done = rows.shape[0], self.n_seen_, 0
         while done < n:
             stop = self._next_stop(seen)
-            size = min(n - done, stop - seen, self._store.block_size(self._block()))
+            size = 1
+            if n > 1:
+                size = min(n - done, stop - seen, self._store.block_size(self._block()))
             if size == n:
                 self._learn_block(rows, labels, ids, seen)
             else:

@@ -28,7 +28,7 @@ from tagstream.checks import LARGEST_VALUE
 from tagstream.copies import blend_items, find_similar, learn_copies
 from tagstream.embedding import Embedding
 from tagstream.head import pass_items, stored_labels
-from tagstream.kernels import compiled, inlined, inner, pack, project_rows, scan_one
+from tagstream.kernels import compiled, inlined, pack, project_rows, scan_one
 from tagstream.memory import LocalStore
 from tagstream.metric import run_rounds
 from tagstream.space import Space
@@ -81,7 +81,7 @@ def _make_state(*arrays: Any) -> Any:
     return State(*arrays)  # type: ignore[no-untyped-call]
 
 
-@inner
+@inlined
 def _nearest(
     stored: Singles, panels: Singles, skip: int, query: Singles, best: Vector, found: Ints
 ) -> None:
@@ -142,11 +142,16 @@ def _ask(
     if looks:
         z, code, scaled, found, near = s.z, s.code, s.scaled, s.found, s.near
         d, n, m = code.shape[1], found.shape[1], near.shape[1]
-        wide, best = np.empty((1, d)), np.empty(max(n, m) + 1)
-        project_rows(inputs, s.P, s.c, z)
+        x, none, wide = np.empty((1, inputs.shape[1])), np.empty(d), np.empty((1, d))
+        best, candidates = np.empty(max(n, m) + 1), np.empty((1, n + 1), np.int64)
+        for k in range(x.shape[1]):
+            x[0, k] = inputs[0, k]
+        project_rows(x, s.P, s.c, z)
         for j in range(z.shape[1]):
             z[0, j] = max(min(z[0, j], LARGEST_VALUE), -LARGEST_VALUE)
-        project_rows(z, s.codec, np.zeros(d), wide)
+        for j in range(d):
+            none[j] = 0.0
+        project_rows(z, s.codec, none, wide)
         for j in range(d):
             code[0, j] = max(min(wide[0, j], LARGEST_VALUE), -LARGEST_VALUE)
         _nearest(codes, panels, skip, code[0], best[:n], found[0])
@@ -156,7 +161,6 @@ def _ask(
         for a in range(m):
             if near[0, a] >= 0:
                 near[0, a] += rows.shape[0] - recent.shape[0]
-        candidates = np.empty((1, n + 1), np.int64)
         for a in range(n):
             candidates[0, a] = found[0, a]
         candidates[0, n] = near[0, 0]
@@ -212,8 +216,10 @@ def _learn(
     pack(s.code, panels, at)
     pack(s.scaled, recent_panels, recent_at)
     losses, steps, degenerate = np.empty(1), np.empty(1), np.empty(1, np.bool_)
+    alone = np.empty(1, np.bool_)
+    alone[0] = False
     run_rounds(
-        s.z, Y, theirs, np.empty((0, 0), np.bool_), np.zeros(1, np.bool_), s.V, zero, zero != 0,
+        s.z, Y, theirs, np.empty((0, 0), np.bool_), alone, s.V, zero, zero != 0,
         0.0, step_max, losses, steps, degenerate,
     )  # fmt: skip
     p = np.empty((1, q))
@@ -246,6 +252,8 @@ class Single:
     def ready(self, *, learning: bool) -> bool:
         """Tell whether this is the plain case, with enough stored, and get ready for it."""
         store, belief = self.store, self._belief
+        if not (store.plain and len(store) > belief.n_votes and len(belief.latest) >= NEAR):
+            return False
         space, head, fast = self._embedding.space, belief.head, belief.fast
         if learning:
             fast.own()
@@ -255,12 +263,7 @@ class Single:
         )  # fmt: skip
         if any(map(is_not, parts, self._parts)):
             self._renew(parts)
-        return (
-            self._state is not None
-            and store.plain
-            and len(store) > belief.n_votes
-            and len(belief.latest) >= NEAR
-        )
+        return self._state is not None
 
     def _renew(self, parts: tuple[Any, ...]) -> None:
         """Make the state of other parts than before, if it is one of the plain case."""
@@ -305,13 +308,15 @@ class Single:
         looks, p = asked != self._asked, np.empty((1, self._shape[0]))
         if looks:
             assert project is not None
+            self._asked = None  # until all is found out
             # Of a copy: what is kept must not change with the array that it was given in.
-            self._asked, self._inputs = asked, project.inputs(row.copy())
+            self._inputs = project.inputs(row.copy())
         if looks or most:
             _ask(
                 self._state, row, self._inputs, *store.arrays(), latest.live, *latest.panels,
                 _NOTHING, most, looks, p,
             )  # fmt: skip
+            self._asked = asked
         return p
 
     def learn(

@@ -118,7 +118,7 @@ class Lift:
         out -= _half_squares(scaled)[:, None]
         # No more than 1 where rounding left something of a distance of zero; and nothing so small
         # that processors take long over it.
-        np.clip(out, -80, 0, out=out)
+        out.clip(-80, 0, out=out)
         return np.exp(out, out=out)
 
     def kernel(self) -> Matrix | None:
@@ -164,7 +164,7 @@ class Lift:
 def _scaled(rows: Singles, m: Singles, u: Singles) -> Singles:
     scaled = rows - m
     scaled *= u
-    return np.clip(scaled, -FARTHEST, FARTHEST, out=scaled)
+    return scaled.clip(-FARTHEST, FARTHEST, out=scaled)
 
 
 def _half_squares(scaled: Singles) -> Singles:
