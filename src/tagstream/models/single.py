@@ -219,7 +219,7 @@ def _learn(
     alone = np.empty(1, np.bool_)
     alone[0] = False
     run_rounds(
-        s.z, Y, theirs, np.empty((0, 0), np.bool_), alone, s.V, zero, zero != 0,
+        s.z, Y, theirs, np.empty((0, 0), np.bool_), alone, s.V, None, zero != 0,
         0.0, step_max, losses, steps, degenerate,
     )  # fmt: skip
     p = np.empty((1, q))
