@@ -116,9 +116,7 @@ class _Library(JITCodeLibrary):
 
     def _optimize_final_module(self) -> None:
         if not self._is_part:
-            codegen: Any = self._codegen
-            passes, builder = codegen._module_pass_manager()
-            passes.run(self._final_module, builder)
+            super()._optimize_final_module()  # type: ignore[no-untyped-call]
 
     def _finalize_final_module(self) -> None:
         if self._is_part:
@@ -155,6 +153,14 @@ class _Library(JITCodeLibrary):
     def codegen(self) -> Any:
         """What makes the code, or a stand-in that is told what a part knows: all will tell it."""
         return _Deaf() if self._is_part else self._codegen
+
+
+# What it changes, and what it stands on, of numba's own; a version without it compiles as ever.
+_CHANGED = (
+    "_optimize_functions", "_optimize_final_module", "_finalize_final_module", "_ensure_finalized",
+    "_finalize_dynamic_globals", "finalize", "get_pointer_to_function", "codegen",
+)  # fmt: skip
+_KNOWN = all(hasattr(JITCodeLibrary, name) for name in _CHANGED)
 
 
 class _Deaf:
@@ -227,7 +233,7 @@ class _Watcher(event.Listener):
         if self.depth == 0:
             self.collecting = gc.isenabled()
             gc.disable()
-            if isinstance(dispatcher, _Own):
+            if _KNOWN and isinstance(dispatcher, _Own):
                 cpu_target.target_context.codegen()._library_class = _Library
         self.depth += 1
 
