@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 import reference as slow
-from tagstream import compilation, kernels
+from tagstream import compilation, kernels, search
 
 
 def csr(X):
@@ -135,10 +135,10 @@ def test_a_projected_row_does_not_depend_on_the_rows_beside_it(m, dtype):
 def test_pair_distance_keeps_the_digits_that_a_difference_of_squares_loses():
     a = np.array([1e6, 1e6 + 1, 3.0], np.float32)
     b = np.array([1e6 + 2, 1e6, 3.5], np.float32)
-    assert kernels.pair_distance(a, b) == 4 + 1 + 0.25
+    assert search.pair_distance(a, b) == 4 + 1 + 0.25
     rng = np.random.default_rng(4)
     a, b = rng.normal(size=(2, 50)).astype(np.float32)
-    assert kernels.pair_distance(a, b) == slow.squared_distance(a, b)
+    assert search.pair_distance(a, b) == slow.squared_distance(a, b)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -172,7 +172,7 @@ def test_row_squares_are_summed_in_order():
     X[4] = 0
     indptr, _, data = csr(X)
     out = np.empty(9)
-    kernels.row_squares(indptr, data, out)
+    search.row_squares(indptr, data, out)
     np.testing.assert_array_equal(out, [slow.squared_distance(x, 0 * x) for x in X])
 
 
@@ -180,7 +180,7 @@ def packed(codes, skip=0):
     n, d = codes.shape
     panels = np.zeros((-(-(n + skip) // 16), d + 1, 16), np.float32)
     panels[:, 0] = -np.inf
-    kernels.pack(codes, panels, skip)
+    search.pack(codes, panels, skip)
     return panels
 
 
@@ -192,7 +192,7 @@ def scanned(codes, queries, k, *, cuts=(0,), skip=0, lo=None, hi=None):
     hi = np.full(m, n, np.int64) if hi is None else hi
     for start, stop in zip(cuts, [*cuts[1:], n], strict=True):
         panels = packed(codes[start:stop], skip)
-        kernels.scan(codes, panels, skip - start, queries, lo, hi, best, rows)
+        search.scan(codes, panels, skip - start, queries, lo, hi, best, rows)
     return best, rows
 
 
@@ -253,9 +253,9 @@ def test_a_first_look_sees_only_what_all_queries_of_a_tile_see(skip):
         assert best[i].tolist() == distances
 
 
-@kernels.compiled
+@compilation.compiled
 def ask_at_least(values, size, k):
-    return kernels._at_least(values, size, k)
+    return search._at_least(values, size, k)
 
 
 @pytest.mark.parametrize("k", [1, 5, 29, 40])
@@ -272,14 +272,14 @@ def test_groups_are_halves_of_halves_in_the_widest_direction(n):
     rng = np.random.default_rng(13)
     points = (rng.normal(size=(n, 3)) * [1, 5, 2]).astype(np.float32)
     order = np.empty(n, np.int32)
-    kernels.group_rows(points, order)
+    search.group_rows(points, order)
     groups = {frozenset(group) for group in order.reshape(-1, 64).tolist()}
     assert groups == slow.halved(range(n), points, 64)
 
 
 def test_rows_that_are_equal_are_grouped_all_the_same():
     order = np.empty(4096, np.int32)
-    kernels.group_rows(np.ones((4096, 2), np.float32), order)
+    search.group_rows(np.ones((4096, 2), np.float32), order)
     assert sorted(order) == list(range(4096))
 
 
@@ -291,7 +291,7 @@ def test_shadows_are_not_farther_apart_than_rows_but_for_their_slack(far):
     turn = np.linalg.qr(rng.normal(size=(d, r)))[0]
     axes = np.vstack([turn, -rows.mean(axis=0) @ turn])
     shadows, slack = np.empty((n, r), np.float32), np.empty(n, np.float32)
-    kernels.cast_shadows(rows, axes, shadows, slack)
+    search.cast_shadows(rows, axes, shadows, slack)
     np.testing.assert_allclose(shadows, rows @ axes[:d] + axes[d], atol=1e-8 * (far + 1) + 1e-6)
     wide = rows.astype(float)
     expected = 2.0**-20 * ((wide**2).sum(axis=1) + (axes[d] ** 2).sum())
@@ -314,8 +314,8 @@ def test_all_ways_to_scan_find_the_same(n, far):
         together = scanned(codes, queries, 5, lo=np.full(13, lo), hi=np.full(13, hi))
         for i, query in enumerate(queries):
             alone, plain = ((np.full(5, np.inf), np.full(5, -1, np.int64)) for _ in range(2))
-            kernels.scan_one(codes, panels, 7, query, lo, hi, *alone)
-            kernels.scan_rows(codes, query, lo, hi, *plain)
+            search.scan_one(codes, panels, 7, query, lo, hi, *alone)
+            search.scan_rows(codes, query, lo, hi, *plain)
             expected = slow.nearest(codes, query, 5, lo, hi)
             rest = 5 - len(expected[1])
             for distances, rows in (alone, plain, (together[0][i], together[1][i])):
@@ -333,7 +333,7 @@ def test_scan_is_exact_far_from_the_origin_by_the_room_it_leaves_for_errors():
     for some in (panels, careless):
         best, rows = np.full((13, 5), np.inf), np.full((13, 5), -1, np.int64)
         every = np.zeros(13, int), np.full(13, 200)
-        kernels.scan(codes, some, 0, queries, *every, best, rows)
+        search.scan(codes, some, 0, queries, *every, best, rows)
         found.append(rows.tolist())
     assert found[0] == expected
     assert found[1] != expected  # that room is what makes it exact
@@ -356,7 +356,7 @@ def test_scan_sparse_finds_what_scan_finds():
     best, rows = np.full((9, 5), np.inf), np.full((9, 5), -1, np.int64)
     norms = (X.astype(float) ** 2).sum(axis=1)
     lo, hi = np.arange(9), np.full(9, 28)
-    kernels.scan_sparse(*csr(X), norms, *csr(queries), 6, lo, hi, best, rows)
+    search.scan_sparse(*csr(X), norms, *csr(queries), 6, lo, hi, best, rows)
     for i, query in enumerate(queries):
         distances, positions = slow.nearest(X, query, 5, lo[i], hi[i])
         assert rows[i].tolist() == positions
@@ -391,7 +391,7 @@ def test_votes_are_shares_among_those_that_know(q, share_known):
 
 def test_a_compilation_is_announced_once_and_a_load_from_the_cache_is_not(tmp_path):
     program = (
-        "import numpy as np; from tagstream.kernels import pair_distance, dense_squares; "
+        "import numpy as np; from tagstream.search import pair_distance, dense_squares; "
         "x = np.ones(3, np.float32); pair_distance(x, x); dense_squares(x[None], x[:1]); "
         "import numba; made = {}; exec('def f(x): return x', made); "
         "made['f'].__module__ = None; numba.njit(made['f'])(1)"  # nobody else is disturbed
@@ -409,11 +409,11 @@ def test_a_compilation_is_announced_once_and_a_load_from_the_cache_is_not(tmp_pa
 
 
 def test_python_is_refused_by_what_only_compiled_functions_can_call():
-    @kernels.inner
+    @compilation.inner
     def double(x):
         return 2.0 * x
 
-    @kernels.compiled
+    @compilation.compiled
     def fourfold(x):
         return double(double(x))
 
@@ -479,11 +479,11 @@ def test_parts_of_compiled_functions_have_no_code_of_their_own(tmp_path):
 
 
 def test_a_part_gets_machine_code_if_somebody_asks_for_it():
-    @kernels.inner
+    @compilation.inner
     def part(x):
         return x + 1.0
 
-    @kernels.compiled
+    @compilation.compiled
     def ask(x):
         return part(x)
 
@@ -516,7 +516,8 @@ def test_garbage_is_collected_after_a_compilation_if_it_was_before(collecting, m
 
 def test_what_comes_from_the_cache_runs_beside_what_is_compiled_afterwards(tmp_path):
     program = (
-        "import numpy as np, numba; from tagstream.kernels import gather_votes, dense_squares; "
+        "import numpy as np, numba; "
+        "from tagstream.kernels import gather_votes; from tagstream.search import dense_squares; "
         "out, none = np.empty((1, 8)), np.empty((0, 0), np.uint8); "
         "gather_votes(np.array([[0]]), np.array([[128]], np.uint8), none, out); "  # allocates
         "made = numba.njit(lambda n: np.zeros(n).sum() + np.sqrt(n)); "
@@ -545,7 +546,7 @@ def test_products_are_the_same_to_the_bit_however_many_rows_and_whoever_asks(n, 
     for i in range(n):
         kernels.project_dense(X[i : i + 1], W, c, alone[i : i + 1])
 
-    @kernels.compiled
+    @compilation.compiled
     def ask(X, W, c, out):
         kernels.project_dense(X, W, c, out)
 
@@ -558,7 +559,7 @@ def test_products_are_the_same_to_the_bit_however_many_rows_and_whoever_asks(n, 
 
 MODULE = """
 from typing import NamedTuple
-from tagstream.kernels import compiled
+from tagstream.compilation import compiled
 
 class {name}(NamedTuple):
     x: float

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tagstream import lines
-from tagstream.kernels import WIDE, add_scaled_rows, compiled
+from tagstream.compilation import compiled
+from tagstream.kernels import WIDE, add_scaled_rows
 
 
 @compiled

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
-from tagstream.kernels import compiled
+from tagstream.compilation import compiled
 
 __all__ = [
     "KINDS",

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_COUNT, expect, expect_keys
+from tagstream.compilation import compiled, inner, inner_loosely
 from tagstream.fastmap import Inputs
-from tagstream.kernels import compiled, inner, inner_loosely
 from tagstream.tiles import LANES, fetch
 
 __all__ = [

@@ -29,7 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import check_number
-from tagstream.kernels import PRIOR, compiled
+from tagstream.compilation import compiled
+from tagstream.kernels import PRIOR
 
 __all__ = ["MACRO", "RULES", "check_rule", "decide"]
 

@@ -32,7 +32,8 @@ import numpy.typing as npt
 
 from tagstream import lines
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.kernels import add_scaled_rows, compiled, inlined, inner
+from tagstream.compilation import compiled, inlined, inner
+from tagstream.kernels import add_scaled_rows
 
 __all__ = [
     "BLIND",

@@ -58,8 +58,8 @@ import numpy.typing as npt
 
 from tagstream import lines
 from tagstream.checks import LARGEST_COUNT, check_number, expect, expect_keys
+from tagstream.compilation import compiled, inlined, inner
 from tagstream.fastmap import BLIND, USED, FastMap, Inputs, Maybe, add_correction, residual, step
-from tagstream.kernels import compiled, inlined, inner
 
 __all__ = [
     "NEAR",

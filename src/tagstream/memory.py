@@ -32,12 +32,13 @@ from tagstream.checks import (
 from tagstream.copies import Nearest, most_similar
 from tagstream.examples import Examples
 from tagstream.fastmap import Inputs, inputs_of
-from tagstream.kernels import (
+from tagstream.kernels import gather_votes
+from tagstream.labels import Labels
+from tagstream.search import (
     BOX,
     GROUP,
     Groups,
     cast_shadows,
-    gather_votes,
     group_rows,
     group_shadows,
     pack,
@@ -48,7 +49,6 @@ from tagstream.kernels import (
     scan_rows,
     scan_sparse,
 )
-from tagstream.labels import Labels
 from tagstream.steps import Steps, Work, finish
 from tagstream.threads import in_threads
 from tagstream.tiles import LANES, TOGETHER
@@ -378,7 +378,7 @@ def _nothing_found(m: int, k: int) -> Found:
 class _Panels:
     """Rows as a search reads them: side by side in panels of sixteen, one number of each per line.
 
-    See :func:`tagstream.kernels.scan`.  If there are groups, panels hold only the latest rows.  Of
+    See :func:`tagstream.search.scan`.  If there are groups, panels hold only the latest rows.  Of
     arrays that are shared with a snapshot, only places that it does not look at are written.
 
     Parameters

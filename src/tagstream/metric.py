@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.kernels import compiled, inlined
+from tagstream.compilation import compiled, inlined
 
 __all__ = [
     "STEPS",

@@ -26,7 +26,8 @@ from sklearn.exceptions import NotFittedError
 
 from tagstream.base import StreamClassifier
 from tagstream.checks import LARGEST_COUNT, LARGEST_VALUE, Rows, expect, expect_indptr, expect_keys
-from tagstream.kernels import PRIOR, compiled
+from tagstream.compilation import compiled
+from tagstream.kernels import PRIOR
 from tagstream.labels import Batch, Labels
 
 if TYPE_CHECKING:

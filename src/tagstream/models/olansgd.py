@@ -46,7 +46,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream.checks import LARGEST_COUNT, Rows, check_choice, check_number, expect, expect_keys
-from tagstream.kernels import compiled
+from tagstream.compilation import compiled
 from tagstream.models.blocks import (
     Block,
     BlockClassifier,

@@ -47,7 +47,8 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_random_state
 
 from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
-from tagstream.kernels import compiled, project_dense, project_sparse
+from tagstream.compilation import compiled
+from tagstream.kernels import project_dense, project_sparse
 from tagstream.models.blocks import (
     Block,
     BlockClassifier,

@@ -25,12 +25,14 @@ from numba.experimental import structref
 
 from tagstream.belief import NEAR, Belief
 from tagstream.checks import LARGEST_VALUE
+from tagstream.compilation import compiled, inlined
 from tagstream.copies import blend_items, find_similar, learn_copies
 from tagstream.embedding import Embedding
 from tagstream.head import pass_items, stored_labels
-from tagstream.kernels import compiled, inlined, pack, project_rows, scan_one
+from tagstream.kernels import project_rows
 from tagstream.memory import LocalStore
 from tagstream.metric import run_rounds
+from tagstream.search import pack, scan_one
 from tagstream.space import Space
 
 __all__ = ["Single"]

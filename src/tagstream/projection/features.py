@@ -35,14 +35,13 @@ from tagstream.kernels import (
     add_inner_products,
     add_products,
     add_transposed_products,
-    dense_squares,
     line_zeros,
     multiply_columns,
     project_dense,
-    row_squares,
     split_columns,
 )
 from tagstream.labels import Labels
+from tagstream.search import dense_squares, row_squares
 from tagstream.steps import Steps
 
 Matrix = npt.NDArray[np.float64]

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.kernels import compiled, line_zeros
+from tagstream.compilation import compiled
+from tagstream.kernels import line_zeros
 from tagstream.projection.features import Matrix, Singles
 from tagstream.steps import PAUSE, Steps
 

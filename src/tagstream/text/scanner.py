@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from tagstream.kernels import compiled
+from tagstream.compilation import compiled
 
 __all__ = ["hash_texts", "normalize", "shared_words", "token_spans"]
 
