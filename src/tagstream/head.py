@@ -98,7 +98,9 @@ PARTS = ("votes", "regression", "fast map", "prior", "recent labels")
 UNKNOWN = 2  # in a queue of labels
 ROOM = 2 * lines.WIDTH  # numbers of a label's evidence, zeros included: two lines
 # The bits of a byte, the most significant first, as eight bytes of a number, the least first.
-EIGHT = np.array([sum((v >> (7 - j) & 1) << 8 * j for j in range(8)) for v in range(256)], np.int64)
+BITS_AS_BYTES = np.array(
+    [sum((v >> (7 - j) & 1) << 8 * j for j in range(8)) for v in range(256)], np.int64
+)
 _NO_LABELS = np.empty((0, 0), np.uint8)
 
 # Of a head in a file: far beyond what evidence of a few units can make of it.
@@ -227,7 +229,7 @@ def _count_votes(
                     if sure != 255:
                         for j in range(8 * b, min(8 * b + 8, q)):
                             counts[1, j] += (255 - sure) >> (7 - (j & 7)) & 1
-                counts[2, b] += EIGHT[have]
+                counts[2, b] += BITS_AS_BYTES[have]
             voters += 1
             uncounted += 1
             if uncounted == 255:  # a byte holds no more
