@@ -19,7 +19,7 @@ CORE := $(addprefix tests/,test_base.py test_blocks.py test_compat_river.py test
 	test_projection.py test_published.py test_schedule.py test_serve_http.py test_serve_writer.py test_single.py test_sklearn.py \
 	test_space.py test_text.py)
 
-.PHONY: demo serve test lint exact cluster oldest cover docs slow check bench reproduce release clean
+.PHONY: demo serve test lint exact cluster oldest cover docs slow check bench reproduce release lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +27,7 @@ $(BIN)/python:
 
 # The package is installed as a user would: a file missing from the wheel fails here.
 $(VENV)/installed: $(BIN)/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch,serve]"
+	$(BIN)/python -m pip install --quiet --upgrade ".[plot,fetch,serve,excel,frames]"
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
 
@@ -39,7 +39,7 @@ $(OLD)/installed: $(SOURCES) tools/oldest.py
 	test -x $(OLD)/bin/python || $(PYTHON) -m venv $(OLD)
 	$(OLD)/bin/python -m pip install --quiet --upgrade pip
 	$(OLD)/bin/python tools/oldest.py > $(OLD)/constraints.txt
-	$(OLD)/bin/python -m pip install --quiet -c $(OLD)/constraints.txt ".[plot,fetch,serve]" --group test
+	$(OLD)/bin/python -m pip install --quiet -c $(OLD)/constraints.txt ".[plot,fetch,serve,excel,frames]" --group test
 	$(OLD)/bin/python -m pip install --quiet --force-reinstall --no-deps .
 	touch $@
 
@@ -58,7 +58,8 @@ lint: $(VENV)/installed $(VENV)/tools-check  ## style, types and layers
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
 
-exact: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web  ## tests to the last bit, under several kernels of OpenBLAS
+exact: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web  ## tests to the last bit, with several BLAS threads and under several kernels of OpenBLAS
+	$(PYTEST) -q -m exact tests/test_blas_threads.py
 	@own=$$($(BIN)/python -c "import numpy, threadpoolctl as t; print(*{i.get('architecture') for i in t.threadpool_info()})"); \
 	for kernel in $(KERNELS); do \
 		if [ $$kernel = "$$own" ]; then echo "$$kernel is this processor's own: see make test"; continue; fi; \
@@ -93,6 +94,12 @@ bench: $(VENV)/installed $(VENV)/tools-bench  ## side-by-side benchmarks
 
 release: $(BIN)/python $(VENV)/tools-release  ## build both files, and try them in empty environments
 	PYTHON=$(BIN)/python tools/release.sh $(PYTHONS)
+
+lock: $(BIN)/python  ## the versions that CI installs, in tools/ci-lock.txt
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.10 --no-header --no-annotate --quiet \
+		--extra plot --extra fetch --extra serve --extra excel --extra frames \
+		--group test --group web --group check --group cover --group docs --group release --output-file tools/ci-lock.txt
 
 clean:
 	rm -rf $(VENV) $(OLD) build dist

@@ -22,6 +22,10 @@ def change_of(i: int) -> Change:
         return Change("merge", [{"tags": rng.sample(WORDS, 2), "into": rng.choice(WORDS)}], key)
     if i % 29 == 24:
         return Change("rename", [{"old": rng.choice(WORDS), "new": rng.choice(WORDS)}], key)
+    if i % 37 == 30:
+        return Change("declare", [{"tags": {rng.choice(WORDS): "", f"new {i}": "a b c"}}], key)
+    if i % 41 == 33:
+        return Change("describe", [{"tag": rng.choice(WORDS), "about": "d e"}], key)
     if i % 47 == 41:
         return Change("remove", [{"tag": rng.choice(WORDS)}], key)
     name = f"{i if rng.random() < 0.8 else rng.randrange(i + 1)}"

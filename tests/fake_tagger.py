@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 
 class FakeView:
@@ -22,6 +22,8 @@ class FakeView:
                 self.counts[tag] = self.counts.get(tag, 0) + 1
         self.tags = sorted(self.counts)
         self.n_items = len(items)
+
+    descriptions: ClassVar[dict[str, str]] = {}
 
     def _near(self, record: dict[str, Any], n: int = 5) -> list[tuple[float, str]]:
         if any(("x" in item) != ("x" in record) for item in self._items.values()):
@@ -43,13 +45,29 @@ class FakeView:
         tags = [tag for tag, score in scores.items() if score >= 0.4]
         return SimpleNamespace(tags=tags, scores=scores, known=bool(near))
 
-    def suggest(self, records: Any, top: int | None = None, decide: Any = None) -> Any:
+    def suggest(
+        self, records: Any, top: int | None = None, decide: Any = None, *, next: bool = False
+    ) -> Any:
         if isinstance(records, dict):
-            return self._one(records)
-        return [self._one(record) for record in records]
+            return self._told(records, next)
+        return [self._told(record, next) for record in records]
 
-    def explain(self, record: dict[str, Any]) -> Any:
-        told = self._one(record)
+    def _told(self, record: dict[str, Any], as_next: bool) -> Any:
+        """Return the answer; for the next item it is the tags of the latest one.
+
+        The item of the same id and text speaks first.
+        """
+        own = self._items.get(record.get("id", ""), {})
+        if "text" in record and own.get("text") == record["text"]:
+            scores = dict.fromkeys(own["y"], 1.0)
+            return SimpleNamespace(tags=[*own["y"]], scores=scores, known=True)
+        if not as_next or not self._items:
+            return self._one(record)
+        tags = [*self._items.values()][-1]["y"]
+        return SimpleNamespace(tags=[*tags], scores=dict.fromkeys(tags, 1.0), known=True)
+
+    def explain(self, record: dict[str, Any], *, next: bool = False) -> Any:
+        told = self._told(record, next)
         neighbours = [
             SimpleNamespace(
                 id=name,
@@ -119,6 +137,15 @@ class FakeTagger:
     def remove(self, tag: str) -> None:
         self._retag(lambda other: [] if other == tag else [other])
         self._note("remove", tag)
+
+    def declare(self, tags: dict[str, str]) -> None:
+        self._note("declare", tags)
+
+    def describe(self, tag: str, about: str) -> None:
+        self._note("describe", tag, about)
+
+    def refit(self) -> None:
+        self._note("refit")
 
     def view(self) -> FakeView:
         return FakeView(dict(self.items), self.n_changes)

@@ -8,7 +8,8 @@ records, or the same complaint.  Case ``n`` is the same whenever it is run::
     python tests/fuzz_inputs.py 10000 --first 5000
     python tests/fuzz_inputs.py --case 1234        # one case, with its traceback
 
-Parquet is not among them: its bytes are read by pyarrow.
+Parquet files and workbooks are not among them: pyarrow and calamine read their bytes. Folders are not
+either.
 """
 
 from __future__ import annotations
@@ -73,6 +74,12 @@ POSTS = """{"id": 1, "text": "Low tide at seven", "y": ["sea"]}
 
 {"id": 4, "text": "", "y": []}
 """
+ARRAY = """[
+{"id": 1, "text": "Low tide at seven", "y": ["sea"]},
+{"text": "who knows", "y": null},
+{"id": 4, "text": "", "y": []}
+]
+"""
 NUMBERS = """{"x": [0, 1.5, -2e-3], "y": ["a"]}
 {"x": [1, 2, 3]}
 {"x": [0.0, 0, 1e10], "y": ["b", " a "]}
@@ -113,6 +120,7 @@ SEEDS: list[tuple[str, dict[str, Any], str]] = [
     ("jsonl", {}, POSTS),
     ("jsonl", {}, NUMBERS),
     ("jsonl", {}, NAMED),
+    ("jsonl", {}, ARRAY),
     ("libsvm", {}, PLAIN),
     ("libsvm", {}, HEADED),
     ("lines", {}, LINES),

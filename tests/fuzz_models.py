@@ -267,8 +267,9 @@ def check_scores(model: Any, X: Any, what: str) -> None:
 
 def exercise(path: Path, again: Path) -> str:
     """Load a file and do everything with the model; return "refused" or "sound"."""
-    from tagstream import Tagger, persist
+    from tagstream import Tagger
     from tagstream.checks import DataError
+    from tagstream.files import persist
 
     with contextlib.suppress(DataError):
         persist.inspect(path)

@@ -300,10 +300,10 @@ def run(X, Y, V_1, *, fit, fit_at, neighbor, window=None, known=None, **rules):
 # ---------------------------------------------------------------------- the head
 
 
-def expected_f1_cut(p, beta):
+def expected_f1_cut(p, beta, empty=1.0):
     """The score from which a label is suggested."""
     ranked = sorted(p, reverse=True)
-    best = np.prod([1 - one for one in ranked])
+    best = min(np.prod([1 - one for one in ranked]), empty)
     for m in range(1, len(ranked) + 1):
         best = max(best, 2 * sum(ranked[:m]) / (m + sum(ranked)))
     return (1 - beta) / 2 + beta * best / 2
@@ -412,6 +412,63 @@ class SlowHead:
             if taught:
                 self.w = self.w + np.linalg.solve(self.A, sum(e[j] * F[j] for j in taught))
         self.seen.append((y, known))
+
+
+class SlowAnyHead:
+    """The any-head, label by label, in the formulas of ``docs/math.md``."""
+
+    def __init__(self, weights, votes, gamma=0.999, lam=1.0, mu=10.0):
+        m, q = len(weights.w), len(weights.d)
+        self.votes, self.gamma, self.lam, self.mu = votes, gamma, lam, mu
+        self.w, self.A = weights.w.copy(), weights.A.copy()
+        self.d, self.a = np.zeros((q, m)), np.full((q, m), mu)
+
+    def features(self, evidence, labels, i, n, t, fresh, z_plus):
+        """Return the evidence of each label, (q, m)."""
+        out, k = [], 1 + len(self.votes) + 1  # the column of the share
+        mean = self.A[0, k] / self.A[0, 0]
+        deviation = math.sqrt(max(self.A[k, k] / self.A[0, 0] - mean**2, 0))
+
+        def log_odds(v):
+            v = min(max(v, 0.02), 0.98)
+            return math.log(v / (1 - v))
+
+        def L(found, k, j):
+            voters = [a for a in found[:k] if a >= 0]
+            yes = sum(int(labels[a, j]) for a in voters)
+            return 0.5 * math.log((yes + 0.5) / (len(voters) - yes + 0.5))
+
+        for j in range(labels.shape[1]):
+            n_j = max(int(n[j]), 0)
+            others = max(t - n_j, 0) if n_j else 0
+            z = z_plus[i, j] if fresh[j] else evidence.Z[i, j]
+            share = math.log((n_j + 0.5) / (others + 0.5)) / 4
+            share = min(max(share, mean - 3 * deviation), mean + 3 * deviation)
+            row = [1.0, *(L(evidence.found[i], k, j) for k in self.votes)]
+            row += [(log_odds(z) + log_odds(z_plus[i, j])) / 8, share]
+            if len(evidence.near):
+                row += [L(evidence.near[i], k, j) for k in (3, 10)]
+            out.append(row)
+        return np.array(out)
+
+    def score(self, evidence, labels, i, n, t, fresh, z_plus):
+        f = self.features(evidence, labels, i, n, t, fresh, z_plus)
+        p = 1 / (1 + np.exp(-((self.w + self.d) * f).sum(axis=1)))
+        return np.where(np.asarray(n) > 0, p, 0.0)
+
+    def learn(self, evidence, labels, i, n, t, fresh, z_plus, y):
+        f = self.features(evidence, labels, i, n, t, fresh, z_plus)
+        p = self.score(evidence, labels, i, n, t, fresh, z_plus)
+        self.A = self.gamma * self.A + (1 - self.gamma) * self.lam * np.eye(len(self.w))
+        total = np.zeros(len(self.w))
+        for j in np.flatnonzero(np.asarray(n) > 0):
+            e, h = y[j] - p[j], p[j] * (1 - p[j])
+            self.A += h * np.outer(f[j], f[j])
+            total += e * f[j]
+            step = (e * f[j] / self.a[j]) / (1 + h * (f[j] ** 2 / self.a[j]).sum())
+            self.d[j] += step
+            self.a[j] = self.gamma * self.a[j] + (1 - self.gamma) * self.mu + h * f[j] ** 2
+        self.w = self.w + np.linalg.solve(self.A, total)
 
 
 class SlowCopies:

@@ -7,12 +7,13 @@ import csv
 import gzip
 import io
 import json
-import logging
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -31,9 +32,9 @@ from shell import (
     write_csv,
     write_jsonl,
 )
-from tagstream import persist
 from tagstream.cli import output
 from tagstream.cli.model import Keeper
+from tagstream.files import persist
 from tagstream.tagger import Tagger
 
 
@@ -117,10 +118,10 @@ def test_predictions_come_as_csv_too(run, tmp_path, learnt):
         return list(csv.reader(io.StringIO(run("predict", path, "-m", learnt, *args)[1])))
 
     labels = rows("--out", "csv")
-    assert labels[0] == ["id", "labels"]
+    assert labels[0] == ["id", "text", "labels"]
     assert len(labels) == 6
-    assert set(labels[1][1].split("|")) <= set(WORDS)
-    assert rows("--out", "csv", "--show", "scores")[0] == ["id", *persist.load(learnt).classes_]
+    assert set(labels[1][2].split("|")) <= set(WORDS)
+    assert rows("--out", "csv", "--show", "scores")[0] == ["id", "text", *Tagger.open(learnt).tags]
     best = rows("--out", "csv", "--top", "2")
     assert best[0] == ["id", "rank", "label", "score"]
     assert [row[1] for row in best[1:]] == ["1", "2"] * 5
@@ -377,6 +378,25 @@ def test_explain_names_neighbours_and_votes_as_json(run, learnt):
     assert distances == sorted(distances)
 
 
+def test_next_asks_another_question(run, learnt, monkeypatch):
+    asked = []
+    for method in ("suggest", "explain"):
+        of_tagger = getattr(Tagger, method)
+
+        def noted(tagger, *args, next=False, method=method, of_tagger=of_tagger, **others):
+            asked.append((method, next))
+            return of_tagger(tagger, *args, next=next, **others)
+
+        monkeypatch.setattr(Tagger, method, noted)
+    line = json.dumps({"text": "swim beach"})
+    for options in ([], ["--next"]):
+        assert run("predict", "-", "-m", learnt, "--why", *options, stdin=line)[0] == 0
+        assert run("explain", line, "-m", learnt, *options)[0] == 0
+        assert ("suggest", bool(options)) in asked
+        assert [said for method, said in asked if method == "explain"] == [bool(options)] * 2
+        asked.clear()
+
+
 def test_explain_reads_a_record_from_a_pipe_or_a_row_of_a_file(run, tmp_path, learnt):
     path = write_jsonl(tmp_path / "new.jsonl", posts(9, seed=6))
     line = Path(path).read_text().splitlines()[4]
@@ -451,6 +471,88 @@ def test_evaluate_compares_methods_in_a_table_and_as_json(run, tmp_path, protoco
     assert measures["micro_f1"] > 0.6
 
 
+NEXT, ANY = "the next item, in the order of the file", "any item: "
+
+
+def sorted_posts(n):
+    return sorted(posts(n), key=lambda post: sorted(post["y"]))
+
+
+def test_evaluate_answers_two_questions(run, tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", posts(100))
+    args = ("evaluate", path, *SMALL)
+    code, out, err = run(*args)
+    assert (code, err) == (0, "")
+    assert NEXT in out
+    assert f"{ANY}80 drawn at random are learnt, then 20 others asked about" in out
+    assert "in runs" not in out
+    record = json.loads(run(*args, "--json")[1])
+    assert not record["label_runs"]["found"]
+    of_any = record["any"]["results"]["oml"]
+    assert (of_any["n_train"], of_any["n_test"]) == (80, 20)
+    assert f"{of_any['measures']['micro_f1']:.4f}" in out.partition(ANY)[2]
+    assert f"{record['results']['oml']['measures']['micro_f1']:.4f}" in out.partition(ANY)[0]
+
+
+def test_any_item_may_be_the_last_fifth_or_left_out(run, tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", posts(100))
+    out = run("evaluate", path, *SMALL, "--any", "time")[1]
+    assert f"{ANY}the first 80 are learnt, then 20 later ones asked about" in out
+    out = run("evaluate", path, *SMALL, "--next-only")[1]
+    assert NEXT in out
+    assert ANY not in out
+    assert "any" not in json.loads(run("evaluate", path, *SMALL, "--next-only", "--json")[1])
+    for options in (["--any", "never"], ["--holdout", "--next-only"]):
+        code, _, err = run("evaluate", path, *options)
+        assert code == 2
+        assert is_one_line(err)
+
+
+def test_evaluate_says_that_labels_come_in_runs(run, tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", sorted_posts(100))
+    out = run("evaluate", path, *SMALL)[1]
+    assert "Labels come in runs" in out
+    assert "does not hold for items out of order" in out
+    assert out.endswith("The figure for those is any item.\n")
+    assert "that without --next-only" in run("evaluate", path, *SMALL, "--next-only")[1]
+    record = json.loads(run("evaluate", path, *SMALL, "--json")[1])
+    assert record["label_runs"]["found"]
+    assert record["label_runs"]["shared"] > record["label_runs"]["expected"]
+
+
+def test_any_item_is_what_learn_and_predict_would_say(run, tmp_path):
+    records = sorted_posts(100)
+    path = write_jsonl(tmp_path / "a.jsonl", records)
+    told = json.loads(run("evaluate", path, *SMALL, "--any", "time", "--json")[1])
+    write_jsonl(tmp_path / "first.jsonl", records[:80])
+    write_jsonl(tmp_path / "last.jsonl", records[80:])
+    run("learn", "first.jsonl", *SMALL, "-m", "m.tgs")
+    hits = sizes = 0
+    for record, said in zip(
+        records[80:], records_of(run("predict", "last.jsonl", "-m", "m.tgs")[1]), strict=True
+    ):
+        hits += len({*record["y"]} & {*said["labels"]})
+        sizes += len(record["y"]) + len(said["labels"])
+    measured = told["any"]["results"]["oml"]["measures"]["micro_f1"]
+    assert measured == pytest.approx(2 * hits / sizes)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_the_smallest_files_are_evaluated_too(run, tmp_path, n):
+    path = write_jsonl(tmp_path / "a.jsonl", posts(n))
+    code, out, _ = run("evaluate", path, *SMALL)
+    assert code == 0
+    assert (ANY in out) == (n > 1)
+
+
+def test_no_more_than_so_many_items_are_asked_about(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("tagstream.cli.evaluate.MOST_ASKED", 7)
+    path = write_jsonl(tmp_path / "a.jsonl", posts(100))
+    assert f"{ANY}80 drawn at random are learnt, then 7 others" in run("evaluate", path)[1]
+    out = run("evaluate", path, "--any", "time")[1]
+    assert f"{ANY}the first 80 are learnt, then 7 later ones" in out
+
+
 def test_evaluate_draws_a_curve_and_reads_standard_input(run):
     text = "".join(json.dumps(record) + "\n" for record in posts(60))
     code, out, _ = run("evaluate", "-", "--curve", "--every", "20", "--batch", "5", stdin=text)
@@ -458,20 +560,43 @@ def test_evaluate_draws_a_curve_and_reads_standard_input(run):
     assert out.count("█") > 20
 
 
-def test_who_waits_at_a_terminal_is_told_that_kernels_are_compiled(monkeypatch):
+def test_a_terminal_is_told_that_code_is_compiled_and_how_long_it_took(monkeypatch):
     class Terminal(io.StringIO):
+        def __init__(self):
+            super().__init__()
+            self.told = threading.Event()
+
         def isatty(self):
             return True
 
-    def said(stderr, quiet=False):
-        monkeypatch.setattr(sys, "stderr", stderr)
-        output.show_compiling(quiet)
-        logging.getLogger("tagstream.compilation").warning("compiling")
-        return stderr.getvalue()
+        def write(self, text):
+            self.told.set()
+            return super().write(text)
 
-    assert said(Terminal()) == "compiling\n"
-    assert said(Terminal(), quiet=True) == ""
-    assert said(io.StringIO()) == ""
+    begun = iter([0, 0, *[3] * 10_000])
+    monkeypatch.setattr("tagstream.core.compilation.n_compiled", lambda: next(begun))
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    output.show_compiling()
+    assert terminal.told.wait(60)
+    output.show_compiling(quiet=True)
+    first, last = terminal.getvalue().splitlines()
+    assert first.startswith("compiling code, once after an installation")
+    assert re.fullmatch(r"compiled 3 functions in \d+ s", last)
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_nothing_but_a_terminal_is_told_about_compilations(monkeypatch, quiet):
+    stderr = io.StringIO()
+    stderr.isatty = lambda: quiet
+    monkeypatch.setattr(sys, "stderr", stderr)
+    output.show_compiling(quiet)
+    assert not output._WATCHES
+
+
+def test_warm_up_compiles_ahead(run):
+    assert run("warm-up")[0] == 0
+    assert run("warm-up")[2] == "everything was compiled before\n"
 
 
 def test_a_download_is_shown_to_who_waits_at_a_terminal(monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream import data
+from tagstream import records as data
 from tagstream.cli import demo
 
 

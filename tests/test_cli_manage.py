@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from shell import SMALL, WORDS, is_one_line, posts, records_of, song_table, write_csv, write_jsonl
+from shell import (
+    SMALL,
+    WORDS,
+    is_one_line,
+    posts,
+    records_of,
+    song_table,
+    without_ids,
+    write_csv,
+    write_jsonl,
+)
 from tagstream.tagger import Tagger
 
 
@@ -160,9 +170,27 @@ def test_items_are_forgotten_with_their_texts(run, model):
 
 
 def test_refit_fits_now(run, model):
-    before = model.read_bytes()
-    assert run("refit", "m.tgs")[2] == "m.tgs is fitted to 60 items\n"
-    assert model.read_bytes() != before
+    assert run("learn", "posts.jsonl", *SMALL, "-m", "other.tgs", "--no-refit")[0] == 0
+    assert Tagger.open("other.tgs").learner.n_since_fit_ > 0
+    assert run("refit", "other.tgs")[2] == "other.tgs is fitted to 60 items\n"
+    assert Tagger.open("other.tgs").learner.n_since_fit_ == 0
+    assert Path("other.tgs").read_bytes() == model.read_bytes()  # which learn had fitted
+
+
+def test_a_number_that_predict_makes_up_is_not_an_id(run, tmp_path):
+    text = "swim beach"
+    learnt = [{"text": text, "y": ["sea"]}, *without_ids(posts(60)), {"text": text, "y": ["food"]}]
+    write_jsonl(tmp_path / "a.jsonl", learnt)
+    assert run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "-q")[0] == 0
+    for name, tag in (("61", "food"), ("0", "sea")):
+        assert run("correct", "m.tgs", name, "--tags", tag, "-q")[0] == 0
+    lines = "".join(json.dumps({"text": text}) + "\n" for _ in range(62))
+    said = records_of(run("predict", "-", "-m", "m.tgs", "--show", "scores", stdin=lines)[1])
+    assert [one["id"] for one in said] == [*range(62)]
+    assert all(one["scores"] == said[0]["scores"] for one in said)
+    lines = "".join(json.dumps({"id": i, "text": text}) + "\n" for i in (0, 61))
+    said = records_of(run("predict", "-", "-m", "m.tgs", stdin=lines)[1])
+    assert [one["labels"] for one in said] == [["sea"], ["food"]]
 
 
 # ------------------------------------------------------------------ update
@@ -230,7 +258,7 @@ def test_an_id_in_the_place_of_a_text_is_told(run, model):
     assert code == 0
     assert json.loads(out)["known"] is False
     tags = ", ".join(sorted(post["y"]))
-    assert err == f"'p0' is taken as a text; for the stored item p0 ({tags}), give its text\n"
+    assert err == f"'p0' is taken as a text; for the stored item p0 ({tags}), say --id p0\n"
     assert run("explain", post["text"], "-m", "m.tgs")[2] == ""
 
 
@@ -329,3 +357,12 @@ def test_the_best_few_are_never_padded_with_zeros(run, tmp_path):
     out = run("predict", "a.jsonl", "-m", "m.tgs", "--top", "3")[1]
     scores = [best["score"] for record in records_of(out) for best in record["top"]]
     assert min(scores) > 0
+
+
+def test_inspect_says_that_an_older_model_answers_as_before(run, tmp_path):
+    old = Path(__file__).parent / "format2" / "tagger.tgs"
+    model = tmp_path / "m.tgs"
+    model.write_bytes(old.read_bytes())
+    assert "as version 0.2 did" in " ".join(run("inspect", model)[1].split())
+    run("refit", str(model))
+    assert "as version 0.2 did" not in " ".join(run("inspect", model)[1].split())

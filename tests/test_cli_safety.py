@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from shell import SMALL, is_one_line, posts, tagstream, without_ids, write_jsonl
-from tagstream import cli, persist
+from tagstream import cli
+from tagstream.checks import DataError
 from tagstream.cli.model import LONGEST_NAME, locked
 from tagstream.data import Tally
+from tagstream.files import persist
 from tagstream.tagger import Tagger
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
@@ -164,6 +166,35 @@ def test_a_change_that_cannot_be_made_is_told_and_keeps_the_model(run, tmp_path)
     assert (tmp_path / "m.tgs").read_bytes() == kept
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"event": "forget", "id": "nobody"}, "no stored item is called 'nobody'"),
+        ({"event": "forget", "id": ["p1"]}, "id must be a string or a number, got ['p1']"),
+        ({"event": "rename", "old": "?", "new": "b"}, "must be one that was learnt, got '?'"),
+        ({"event": "merge", "tags": ["a", 3], "into": "b"}, "tags must be a list of strings"),
+        ({"event": "remove", "tag": "?"}, "must be one that was learnt, got '?'"),
+    ],
+)
+@pytest.mark.parametrize("chunk", ["1", "4", "256"])
+def test_a_change_that_cannot_be_made_is_told_with_file_and_line(
+    run, tmp_path, change, message, chunk
+):
+    some = posts(9)
+    write_jsonl(tmp_path / "log.jsonl", [*some[:5], change, *some[5:]])
+    code, _, err = run("learn", "log.jsonl", *SMALL, "--chunk", chunk, "-m", "m.tgs", "--quiet")
+    assert code == 1
+    assert err.startswith("tagstream: log.jsonl:6: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_change_in_a_list_that_cannot_be_made_names_its_record():
+    tagger = Tagger()
+    with pytest.raises(DataError, match="record 3: no stored item is called 'nobody'"):
+        tagger.learn([*posts(3), {"event": "forget", "id": "nobody"}])
+
+
 def test_a_last_line_that_has_grown_is_an_edited_file(run, tmp_path):
     (tmp_path / "a.csv").write_text("body,tags\nswim,sea\ncook,food")
     how = ("--text", "body", "--labels", "tags", "--sep", "|", *SMALL, "-m", "m.tgs")
@@ -194,7 +225,7 @@ def test_going_on_reads_what_was_learnt_once(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize("chunk", [1, 7, 256])
 def test_how_much_is_read_at_a_time_does_not_matter_when_going_on(run, tmp_path, chunk):
     write_jsonl(tmp_path / "a.jsonl", posts(23))
-    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--chunk", "5")
+    run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--chunk", "5", "--no-refit")
     write_jsonl(tmp_path / "a.jsonl", posts(40))
     run("learn", "a.jsonl", *SMALL, "-m", "m.tgs", "--chunk", chunk)
     run("learn", "a.jsonl", *SMALL, "-m", "whole.tgs")

@@ -18,13 +18,14 @@ import pytest
 import scipy.sparse as sp
 
 import tagstream
-from tagstream import KNN, OML, cluster, examples, projection
+from tagstream import KNN, OML, cluster, projection
 from tagstream.checks import DataError
 from tagstream.cluster import RayStore, ShardLostError
-from tagstream.cluster.segments import read_segment, write_segment
 from tagstream.data import make_stream
-from tagstream.labels import Labels
-from tagstream.memory import LocalStore
+from tagstream.labels.read import Labels
+from tagstream.store import sums as examples
+from tagstream.store.local import LocalStore
+from tagstream.store.ray.segments import read_segment, write_segment
 
 N, LEAF, SEGMENT = 330, 16, 64
 CUTS = ([N], [3, 170, N], [*range(37, N, 37), N])

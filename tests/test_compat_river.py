@@ -331,6 +331,28 @@ def test_memory_is_bounded_by_the_window_and_the_columns() -> None:
     assert len(model._columns) == 64
 
 
+def test_river_is_answered_for_the_next_item() -> None:
+    asked = []
+
+    class Asked(KNN):
+        def _scores(self, rows: Any, *, next: bool) -> Any:
+            asked.append(next)
+            return super()._scores(rows, next=next)
+
+        def explain(self, X: Any, *, next: bool = False) -> Any:
+            asked.append(next)
+            return super().explain(X, next=next)
+
+    model = RiverClassifier(Asked(n_neighbors=1), n_features=4)
+    model.learn_one({"wind": 1.0}, {"sail": True})
+    model.predict_one({"wind": 1.0})
+    model.predict_proba_one({"wind": 1.0})
+    model.predict_many([{"wind": 1.0}, {"sun": 1.0}])
+    model.predict_proba_many([{"wind": 1.0}, {"sun": 1.0}])
+    model.explain_one({"wind": 1.0})
+    assert asked == [True] * 5
+
+
 def test_explanations_name_the_labels() -> None:
     model = RiverClassifier(KNN(n_neighbors=1))
     with pytest.raises(ValueError, match="must have learnt"):

@@ -8,7 +8,7 @@ import pytest
 
 import checks
 from tagstream import models
-from tagstream.registry import LEARNERS
+from tagstream.learners.registry import LEARNERS
 
 # Small settings: what a learner does at fixed times must happen within the checks' 60 examples.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import reference as slow
-from tagstream import convex
-from tagstream.convex import KINDS, Rounds, Tally, run_rounds_convex
+from tagstream.metric import convex
+from tagstream.metric.convex import KINDS, Rounds, Tally, run_rounds_convex
 
 ALL_KNOWN = np.empty((0, 0), bool)
 

@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 import reference as slow
-from tagstream import copies
-from tagstream.copies import Copies, Nearest, most_similar
-from tagstream.fastmap import inputs_of
+from tagstream.core import similarity
+from tagstream.core.inputs import inputs_of
+from tagstream.core.similarity import Nearest, most_similar
+from tagstream.evidence.copies import Copies
 
 NONE = np.empty((0, 0), np.uint8)
 
@@ -124,7 +125,7 @@ def one_after_the_other(a, b):
     return total
 
 
-@pytest.mark.parametrize("width", [60, copies.WIDEST + 60])
+@pytest.mark.parametrize("width", [60, similarity.WIDEST + 60])
 def test_sparse_similarity_is_the_same_number_for_many_items_and_for_few(width):
     rng = np.random.default_rng(8)
     X = np.where(rng.random((90, 60)) < 0.3, rng.normal(size=(90, 60)), 0).astype(np.float32)
@@ -135,7 +136,7 @@ def test_sparse_similarity_is_the_same_number_for_many_items_and_for_few(width):
     wide = sp.csr_matrix(X)
     wide = sp.csr_matrix((wide.data, place[wide.indices], wide.indptr), (90, width))
     stored, queries = inputs_of(wide[:50]), wide[50:]
-    assert len(candidates) >= copies.MANY
+    assert len(candidates) >= similarity.MANY
     many = most_similar(stored, inputs_of(queries), candidates)
     for i in range(40):
         few = most_similar(stored, inputs_of(queries[i : i + 1]), candidates[i : i + 1])

@@ -16,9 +16,9 @@ from scipy import sparse
 
 from tagstream.checks import DataError
 from tagstream.data import Dataset, iter_arff, load, read_labels_xml
-from tagstream.data.arff import _RowReader
-from tagstream.data.dataset import concatenate
-from tagstream.data.numbers import parse_decimals
+from tagstream.records.arff import _RowReader
+from tagstream.records.dataset import concatenate
+from tagstream.records.numbers import parse_decimals
 
 # a busy machine is not a failure
 fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -365,27 +365,27 @@ def test_rows_are_handed_out_before_the_rest_is_read():
 
 
 def test_short_rows_that_stand_for_many_cells_are_read_few_at_a_time(monkeypatch):
-    monkeypatch.setattr("tagstream.data.arff._MAX_CELLS", 12)
+    monkeypatch.setattr("tagstream.records.arff._MAX_CELLS", 12)
     chunks = list(iter_arff(io.StringIO(HEADER + "{}\n" * 7)))
     assert [len(part.Y) for part in chunks] == [3, 3, 1]
 
 
 def test_an_endless_header_is_refused(monkeypatch):
-    monkeypatch.setattr("tagstream.data.arff_header._MAX_ATTRIBUTES", 3)
+    monkeypatch.setattr("tagstream.records.arff_header._MAX_ATTRIBUTES", 3)
     with pytest.raises(DataError, match="5: must declare at most 3 attributes"):
         read(HEADER + "1,1,1,1\n")
 
 
 def test_more_cells_of_labels_than_fit_are_refused(monkeypatch):
-    monkeypatch.setattr("tagstream.data.dataset._MAX_CELLS", 10)
+    monkeypatch.setattr("tagstream.records.dataset._MAX_CELLS", 10)
     assert len(read(HEADER + "{}\n" * 5).Y) == 5
     with pytest.raises(DataError, match=r"at most 10 records times labels .* got 6 records and 2"):
         read(HEADER + "{}\n" * 6)
 
 
 def test_an_endless_line_is_refused_in_bounded_memory(monkeypatch):
-    monkeypatch.setattr("tagstream.data.lines._MAX_LINE", 1000)
-    monkeypatch.setattr("tagstream.data.lines._PIECE", 100)
+    monkeypatch.setattr("tagstream.records.lines._MAX_LINE", 1000)
+    monkeypatch.setattr("tagstream.records.lines._PIECE", 100)
     with pytest.raises(DataError, match=r"7: a line must have at most 1000 bytes"):
         read(HEADER + "1" * 5000)
 

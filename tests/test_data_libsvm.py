@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tagstream.checks import DataError
 from tagstream.data import iter_libsvm, load
-from tagstream.data.dataset import collect
+from tagstream.records.dataset import collect
 
 # a busy machine is not a failure
 fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

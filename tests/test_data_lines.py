@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tagstream.checks import DataError
 from tagstream.data import Tally, iter_csv, iter_jsonl, iter_libsvm, load
-from tagstream.data.lines import Lines
+from tagstream.records.lines import Lines
 
 # a busy machine is not a failure
 fuzz = settings(
@@ -44,9 +44,9 @@ def test_lines_are_those_of_the_bytes_however_they_are_read(parts, n, piece):
     if content[:2] == b"\x1f\x8b" or content[:3] == b"BZh":
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tagstream.data.lines._PIECE", piece)
-        patch.setattr("tagstream.data.lines._MAX_PIECES", 3)
-        patch.setattr("tagstream.data.lines._MAX_CHUNK", 20)
+        patch.setattr("tagstream.records.lines._PIECE", piece)
+        patch.setattr("tagstream.records.lines._MAX_PIECES", 3)
+        patch.setattr("tagstream.records.lines._MAX_CHUNK", 20)
         tally = Tally(io.BytesIO(content))
         assert take_all(tally, n) == list(io.BytesIO(content))
         assert tally.so_far() == {
@@ -60,7 +60,7 @@ def test_lines_are_those_of_the_bytes_however_they_are_read(parts, n, piece):
 def test_text_streams_give_the_same_lines(parts, piece):
     content = "\n".join(parts).removeprefix("\ufeff")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tagstream.data.lines._PIECE", piece)
+        patch.setattr("tagstream.records.lines._PIECE", piece)
         expected = [line.encode() for line in io.StringIO(content, newline="\n")]
         assert take_all(io.StringIO(content, newline="\n"), 3) == expected
 
@@ -74,8 +74,8 @@ def test_long_lines_are_read_few_at_a_time():
 
 
 def test_what_stands_before_a_line_that_is_too_long_is_read_first(monkeypatch):
-    monkeypatch.setattr("tagstream.data.lines._MAX_LINE", 640)
-    monkeypatch.setattr("tagstream.data.lines._PIECE", 10)
+    monkeypatch.setattr("tagstream.records.lines._MAX_LINE", 640)
+    monkeypatch.setattr("tagstream.records.lines._PIECE", 10)
     tally = Tally(io.BytesIO(b"one\ntwo\n" + b"x" * 2000 + b"\nfour\n"))
     with Lines(tally) as lines:
         assert lines.take(100) == [b"one\n", b"two\n"]

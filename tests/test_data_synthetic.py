@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from tagstream.data import make_stream
-from tagstream.data.synthetic import parents
+from tagstream.records.synthetic import parents
 
 
 def explained(X, Y, fit_on, test_on) -> float:

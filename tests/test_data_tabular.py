@@ -35,8 +35,8 @@ from tagstream.data import (
     write_jsonl,
     write_libsvm,
 )
-from tagstream.data.dataset import collect, join
-from tagstream.data.records import as_batch
+from tagstream.records.dataset import collect, join
+from tagstream.records.record import as_batch
 
 # a busy machine is not a failure
 fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -116,7 +116,7 @@ def test_csv_unknown_labels_become_nan(tmp_path):
         ("a\n1\n", {"labels": ["a"]}, "1: must have a column that is a feature"),
         ('a,b\n1,"2\n3\n', {}, "3: must be comma-separated values, got unexpected end of data"),
         ('a,b\n1,"2"3\n', {}, "2: must be comma-separated values"),
-        (b"a\n\xff\n", {}, "2: must be UTF-8 text"),
+        (b"a\n\x81\n", {}, "2: must be UTF-8 text"),
         (b"a\n\0\n", {}, "2: must be UTF-8 text, got a NUL"),
     ],
 )
@@ -199,8 +199,11 @@ def test_csv_has_the_names_of_json_lines_if_its_text_is_text():
 
 def test_a_column_of_numbers_called_text_is_a_feature():
     (batch,) = read_csv("id,text,y\n7,0.0,1\n8,2,0\n")
-    assert batch.items.tolist() == [[7, 0, 1], [8, 2, 0]]
+    assert batch.items.tolist() == [[0, 1], [2, 0]]
     assert batch.label_sets == [None, None]
+    assert batch.ids == ("7", "8")
+    (batch,) = read_csv("id,text,y\n7,0.0,1\n8,2,0\n", ids=False)
+    assert (batch.items.tolist(), batch.ids) == ([[7, 0, 1], [8, 2, 0]], None)
     with pytest.raises(
         DataError, match=r"3: column 'text' must be .* 'Hello'; if it is no feature"
     ):
@@ -535,7 +538,7 @@ def test_lines_are_texts_and_an_empty_line_is_an_empty_text():
     stream = io.BytesIO("\ufeffLow tide\r\n\nénd".encode())
     assert [batch.items for batch in iter_lines(stream, chunk=2)] == [["Low tide", ""], ["énd"]]
     with pytest.raises(DataError, match="2: must be UTF-8"):
-        list(iter_lines(io.BytesIO(b"a\n\xff\n")))
+        list(iter_lines(io.BytesIO(b"a\n\x81\n")))
 
 
 def test_records_of_any_format_are_batches(tmp_path):
@@ -687,3 +690,53 @@ def test_parquet_has_the_fields_of_jsonl(tmp_path):
         list(iter_parquet(path))
     with pytest.raises(FileNotFoundError):
         list(iter_parquet(tmp_path / "none.parquet"))
+
+
+def a_parquet_file(texts: list[str]) -> bytes:
+    """The bytes of a Parquet file whose texts stand in it as they are."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = {"id": [*range(len(texts))], "text": texts, "y": [["sea"]] * len(texts)}
+    written = io.BytesIO()
+    parquet.write_table(
+        pa.table(columns), written, compression="NONE", use_dictionary=False, row_group_size=4
+    )
+    return written.getvalue()
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 256])
+def test_damage_in_a_parquet_file_is_told_with_path_and_row(tmp_path, chunk):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.parquet"
+    texts = [f"text number {i}" for i in range(10)]
+    whole = a_parquet_file(texts)
+    path.write_bytes(whole.replace(b"number 6", b"number \xff"))
+    batches = iter_parquet(path, chunk=chunk)
+    for first in range(0, 6 // chunk * chunk, chunk):
+        assert next(batches).items == texts[first : first + chunk]
+    with pytest.raises(DataError, match=r"a\.parquet:7: must be a whole Parquet file") as error:
+        next(batches)
+    assert "\n" not in str(error.value)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"a\.parquet: must be a Parquet file"):
+        list(iter_parquet(path, chunk=chunk))
+
+
+def test_a_damaged_parquet_file_is_refused_or_read(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.parquet"
+    whole = a_parquet_file([f"text é {i} " * (i % 7) for i in range(60)])
+    rng = np.random.default_rng(27)
+    refused = 0
+    for _ in range(300):
+        data = bytearray(whole)
+        for place in rng.integers(len(data), size=rng.integers(1, 8)):
+            data[place] = rng.integers(256)
+        path.write_bytes(data)
+        try:
+            assert sum(map(len, iter_parquet(path, chunk=16))) <= 60
+        except DataError as error:
+            assert str(error).startswith(f"{path}:")  # noqa: PT017 - most files are refused
+            refused += 1
+    assert refused > 100

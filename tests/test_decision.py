@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import reference as slow
-from tagstream.decision import RULES, check_rule, decide
+from tagstream import OML
+from tagstream.decision import RULES, Seen, check_rule, decide
 
 scores_of = arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(0, 7)),
                    elements=st.floats(0, 1).map(lambda x: round(x, 3)))  # fmt: skip
@@ -31,6 +32,48 @@ def test_named_rules_follow_the_best_expected_f1(scores, rule):
     for row, got in zip(scores, chosen, strict=True):
         cut = slow.expected_f1_cut(row, RULES[rule])
         assert got.tolist() == [p >= cut - 1e-6 for p in row]
+
+
+@given(scores_of, st.integers(0, 2000), st.data())
+@settings(deadline=None)
+def test_balanced_starts_as_f1_and_believes_in_nothing_as_often_as_it_was_seen(scores, n, data):
+    n_empty = data.draw(st.integers(0, n))
+    beta = 0.5 + 0.5 / (1 + (n / 200) ** 2)
+    for row, got in zip(scores, decide(scores, "balanced", seen=Seen(n, n_empty)), strict=True):
+        cut = slow.expected_f1_cut(row, beta, (n_empty + 0.5) / (n + 1))
+        assert got.tolist() == [p >= cut - 1e-6 for p in row]
+
+
+@pytest.mark.parametrize("rule", ["f1", "hamming", "top2", 0.3])
+def test_other_rules_do_not_look_at_what_was_seen(rule):
+    scores = np.random.default_rng(1).random((50, 6)) ** 3
+    assert (decide(scores, rule, seen=Seen(5, 0)) == decide(scores, rule)).all()
+
+
+def test_items_without_labels_are_counted_if_all_is_known_and_never_taken_back():
+    Y = np.array([[0, 0], [1, 0], [np.nan, 0], [0, 0], [0, 1]])
+    X = np.arange(10.0).reshape(5, 2)
+    whole = OML(window=2, random_state=0).partial_fit(X, Y)
+    parts = OML(window=2, random_state=0)
+    for i in range(5):
+        parts.partial_fit(X[i : i + 1], Y[i : i + 1])
+    assert whole.forget(4).n_empty_ == parts.n_empty_ == 2
+    assert OML.from_state(whole.to_state()).n_empty_ == 2
+    sets = OML(random_state=0).partial_fit(X, [None, set(), {"a"}, set(), None])
+    assert sets.n_empty_ == 2
+
+
+def test_a_young_model_suggests_and_a_window_does_not_make_it_young_again():
+    rng = np.random.default_rng(0)
+    Y = np.eye(6, dtype=np.uint8)[rng.integers(6, size=700)]
+    X = Y @ rng.normal(size=(6, 5)) + rng.normal(size=(700, 5)) * 2
+    young = OML(random_state=0).fit(X[:30], Y[:30])
+    p = young.predict_proba(X[500:])
+    assert young.predict(X[500:]).any(axis=1).mean() > decide(p, "balanced").any(axis=1).mean()
+    old = OML(window=40, random_state=0).partial_fit(X, Y)
+    p = old.predict_proba(X[500:])
+    late = decide(p, "balanced", seen=Seen(700, 0))
+    assert (old.predict(X[500:]) == late).all()
 
 
 def test_f1_takes_the_set_of_the_highest_expected_f1():

@@ -23,7 +23,11 @@ import tagstream
 from tagstream import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["docs/tagging.md", "docs/researchers.md", "docs/architecture.md", "CONTRIBUTING.md"]
+PAGES = [
+    *("docs/tagging.md", "docs/try-out.md", "docs/researchers.md"),
+    *("docs/add-a-learner.md", "docs/architecture.md"),
+    "CONTRIBUTING.md",
+]
 DOCS = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 LINKED = [*DOCS, "CONTRIBUTING.md", "README.md", "CHANGELOG.md", "SECURITY.md"]
 CITED = re.compile(r"`(test_\w+\.py|…)::(test_\w+)`")
@@ -224,6 +228,8 @@ def test_the_api_reference_names_all_that_is_public() -> None:
 
 def test_versions_agree() -> None:
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(r"^## (\S+)", changes, re.MULTILINE)[1] == tagstream.__version__  # type: ignore[index]
+    released = re.search(r"^## (\S+)$", changes, re.MULTILINE)  # not what is still unreleased
+    assert released is not None
+    assert released[1] == tagstream.__version__
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {tagstream.__version__}\n" in citation

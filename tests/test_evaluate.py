@@ -102,6 +102,45 @@ def naive_prequential(X, Y, delay, batch=1):
     return scores, model
 
 
+class TwoQuestions(Frequency):
+    """Has an answer to each of the two questions, and notes which one it was asked."""
+
+    def __init__(self, n_init=None):
+        super().__init__(n_init)
+        self.asked = set()
+
+    def partial_fit(self, X, Y):
+        self.Y = Y
+
+    def predict_proba(self, X, *, next=False):
+        self.asked.add(("predict_proba", next))
+        return np.repeat(self.Y.mean(axis=0, keepdims=True), X.shape[0], axis=0)
+
+    def predict(self, X, *, next=False):
+        self.asked.add(("predict", next))
+        return (self.predict_proba(X, next=next) >= 0.5).astype(int)
+
+
+class ThreeCalls(TwoQuestions):
+    """The same, which also makes labels of scores."""
+
+    def labels_of(self, scores, decide=None, *, next=False):
+        self.asked.add(("labels_of", next))
+        return (scores >= 0.5).astype(int)
+
+
+class TakesAnything(Frequency):
+    """Hands on what it does not know, as pipelines do."""
+
+    def predict_proba(self, X, **others):
+        assert not others
+        return super().predict_proba(X)
+
+    def predict(self, X, **others):
+        assert not others
+        return super().predict(X)
+
+
 # ---- iterative stratification ----
 
 
@@ -197,6 +236,38 @@ def test_measures_of_a_fold_are_those_of_its_test_part():
     assert fold.nbytes == 90
     assert fold.learn_seconds > 0
     assert fold.predict_seconds > 0
+
+
+def test_a_refit_ends_the_training_part_if_it_is_asked_for():
+    class Refits(Frequency):
+        def refit(self):
+            self.log.append(("refit", []))
+
+    X, Y = stream(36)
+    made = []
+
+    def new(n_init):
+        made.append(Refits(n_init))
+        return made[-1]
+
+    for refit in (False, True):
+        train_test(new, X, Y, np.arange(30), np.arange(30, 40), refit=refit)
+        verbs = [verb for verb, _ in made[-1].log]
+        assert verbs.count("refit") == refit
+        assert verbs[-2:] == (["refit", "predict"] if refit else ["learn", "predict"])
+    train_test(Frequency(), X, Y, np.arange(30), np.arange(30, 40), refit=True)  # has none
+
+
+def test_a_large_test_part_is_asked_about_in_blocks(monkeypatch):
+    X, Y = stream(37)
+    whole = train_test(Frequency(), X, Y, np.arange(30), np.arange(30, 40))
+    monkeypatch.setattr("tagstream.evaluation.evaluate._CELLS", 4 * Y.shape[1])
+    made = []
+    parts = train_test(
+        lambda n: made.append(Frequency(n)) or made[-1], X, Y, np.arange(30), np.arange(30, 40)
+    )
+    assert parts.measures == pytest.approx(whole.measures)
+    assert [len(items) for verb, items in made[0].log if verb == "predict"] == [4, 4, 2]
 
 
 def test_single_calls_play_no_part_in_a_hold_out():
@@ -617,6 +688,62 @@ def test_measures_follow_the_definition_of_delay(delay, batch):
         assert result.measures[name] == pytest.approx(value, abs=1e-12), name
 
 
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix, pd.DataFrame])
+@pytest.mark.parametrize("make", [TwoQuestions, ThreeCalls])
+def test_a_stream_is_asked_for_its_next_item_in_every_form_and_in_blocks(form, batch, make):
+    X, Y = stream(31)
+    model = make()
+    prequential(model, form(X), Y, batch=batch, init=5)
+    assert {asked for _, asked in model.asked} == {True}
+    methods = {"predict_proba", "labels_of" if make is ThreeCalls else "predict"}
+    assert methods <= {name for name, _ in model.asked}
+
+
+def test_a_rule_by_label_is_that_of_the_question():
+    X, Y = stream(32)
+    model = ThreeCalls()
+    prequential(model, X, Y, init=5, decide="macro")
+    assert model.asked == {("predict_proba", True), ("labels_of", True)}
+
+
+@pytest.mark.parametrize("make", [TwoQuestions, ThreeCalls])
+def test_a_hold_out_asks_for_any_item(make):
+    X, Y = stream(33)
+    made = []
+
+    def new(n_init):
+        made.append(make(n_init))
+        return made[-1]
+
+    holdout(new, X, Y, folds=3)
+    assert {asked for model in made for _, asked in model.asked} == {False}
+
+
+def test_a_learner_that_only_passes_keywords_on_is_asked_without_them():
+    X, Y = stream(34)
+    assert prequential(TakesAnything(), X, Y, init=5, batch=3).n_items == 35
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_our_learner_is_asked_for_the_next_item(form, monkeypatch):
+    X, Y = stream(35, n=60)
+    asked = []
+    scores = OML._scores
+
+    def noted(model, rows, *, next):
+        asked.append(next)
+        return scores(model, rows, next=next)
+
+    monkeypatch.setattr(OML, "_scores", noted)
+    prequential(OML(random_state=0), form(X), Y)
+    prequential(OML(random_state=0), form(X), Y, batch=6)
+    assert set(asked) == {True}
+    asked.clear()
+    holdout(OML(random_state=0), form(X), Y, folds=3)
+    assert set(asked) == {False}
+
+
 def test_rows_and_single_calls_give_the_same_measures():
     X, Y = stream(22, n=60)
     a = prequential(Frequency(), X, Y, every=20, window=10)
@@ -835,8 +962,6 @@ def test_a_refused_run_says_why_and_teaches_nothing(options, message):
         (np.zeros((39, 2)), "Y must have 40 rows like X, got 39"),
         (np.full((40, 2), 2), "Y must hold only 0, 1 and NaN, got 2"),
         (sp.csr_array(np.full((40, 2), 3)), "Y must hold only 0, 1 and NaN, got 3"),
-        (np.zeros(40), r"Y must have shape \(n, q\) with n > 0, got \(40,\)"),
-        ([{"a"}] * 40, r"Y must be a 0/1 array of shape \(n, q\), got"),
     ],
 )
 def test_labels_that_cannot_be_read_are_refused(run, Y, message):

@@ -11,13 +11,21 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOK = EXAMPLES / "tagging.ipynb"
 SHOWN = {
-    "text_in_ten_lines.py": ["tags: ['sea'", "Where to swim in May?"],
+    "text_in_ten_lines.py": ["tags: ['sea', 'travel']", "Where to swim in May?"],
     "correct_and_forget.py": [
-        "after the correction: ['garden', 'swap']",
+        "after the correction: ['swap', 'garden']",
         "a copy of a which you corrected: True",
         "'music': 1",
         "the same from the file: True",
     ],
+    "helpdesk.py": [
+        "a ticket goes to: ['printer']",
+        "the best team for a headset: phone",
+        "after the correction: ['account', 'printer']",
+        "<Tagger: 309 items, 4 tags, OML>",
+    ],
+    "photo_library.py": ["micro-F1 on 100 new pictures: 0.", "found again: True"],
+    "stream_with_drift.py": ["after 1200: keeps 0.", "the window is better in the end: True"],
     "own_embedding.py": ["with the embedding: {'travel'", "the same from the file: True"],
     "own_learner.py": ["frequent   micro-F1 0.", "oml        micro-F1 0."],
 }

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tagstream import examples as module
-from tagstream.examples import LEAF, Examples, add_in_tree, evenly
-from tagstream.labels import Labels
+from tagstream.labels.read import Labels
+from tagstream.store import sums as module
+from tagstream.store.sums import LEAF, Examples, add_in_tree, evenly
 
 LEAVES = st.sets(st.integers(0, 70), min_size=1, max_size=25).map(sorted)
 

@@ -15,7 +15,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import SVC
 
-from tagstream import data, evaluate, metric, paper
+from tagstream import models, paper
+from tagstream import records as data
+from tagstream.evaluation import evaluate
+from tagstream.metric.rounds import play_round
 from tagstream.paper import Cell, bound, grid, offline, plan, read_records, run, runner, work
 
 
@@ -84,8 +87,8 @@ def test_a_changed_definition_has_another_key(monkeypatch):
 def test_a_changed_default_has_another_key(monkeypatch):
     cell = Cell("holdout", "emotions", "knn", 0)
     before = cell.key
-    learner = type("Other", (plan.models.KNN,), {"__init__": _other_default})
-    monkeypatch.setattr(plan.models, "KNN", learner)
+    learner = type("Other", (models.KNN,), {"__init__": _other_default})
+    monkeypatch.setattr("tagstream.learners.knn.KNN", learner)
     assert cell.params["n_neighbors"] == 7
     assert cell.key != before
 
@@ -201,7 +204,7 @@ def test_seconds_left_are_not_less_than_those_of_the_longest_cell():
 
 _SLOW_RUN = """
 import sys, time
-from tagstream import paper
+from tagstream import models, paper
 from tagstream.paper import work
 works = work.RUNNERS["holdout"]
 def slowly(cell, home):
@@ -228,7 +231,7 @@ def test_a_killed_run_goes_on_where_it_was(home, tmp_path):
 
 _PARALLEL_RUN = """
 import sys
-from tagstream import paper
+from tagstream import models, paper
 if __name__ == "__main__":
     paper.run(sys.argv[1], jobs=2, data_home=sys.argv[2],
                     only=["holdout", "emotions", *sys.argv[3:]])
@@ -301,7 +304,7 @@ def _wait_for(condition, process=None):
 # ---------------------------------------------------------------------- what the cells do
 def test_a_holdout_cell_is_one_fold_of_evaluate_holdout(home):
     found = data.load("emotions", data_home=home)
-    whole = evaluate.holdout(plan.models.KNN(), found.X, found.Y, folds=5)
+    whole = evaluate.holdout(models.KNN(), found.X, found.Y, folds=5)
     for fold in range(5):
         result = work._holdout(Cell("holdout", "emotions", "knn", fold), str(home))
         assert result["counts"] == whole.folds[fold].counts
@@ -309,7 +312,7 @@ def test_a_holdout_cell_is_one_fold_of_evaluate_holdout(home):
 
 def test_a_repeat_is_one_repeat_of_evaluate_holdout(home):
     found = data.load("emotions", data_home=home)
-    whole = evaluate.holdout(plan.models.KNN(), found.X, found.Y, repeats=3, scores=False)
+    whole = evaluate.holdout(models.KNN(), found.X, found.Y, repeats=3, scores=False)
     result = work._repeats(Cell("repeats", "emotions", "knn", 2), str(home))
     expected = [fold.measures for fold in whole.folds if fold.repeat == 2]
     for measure, values in result.items():
@@ -323,7 +326,7 @@ def test_one_pass_is_scored_by_several_decisions(home):
     train = np.flatnonzero(evaluate.iterative_folds(found.Y, 5, (0, 1)) != 4)
     train = np.random.default_rng((0, 1, 4)).permutation(train)
     test = np.setdiff1d(np.arange(len(found.Y)), train)
-    last = plan.models.OML(decide="macro", random_state=4)
+    last = models.OML(decide="macro", random_state=4)
     fold = evaluate.train_test(lambda n: last, found.X, found.Y, train, test, init=plan.INIT)
     assert result["by_rule"]["macro"]["macro_f1"][4] == round(fold.measures["macro_f1"], 6)
 
@@ -492,7 +495,7 @@ def test_the_bounds_quantities_are_those_of_the_naive_matrices():
     path = [V_1]
     steps, loss = [], 0.0
     for z, y, y_nn in rounds:
-        V, what = metric.play_round(path[-1], z, y, y_nn, step="cubic", step_min=1e-5, step_max=1e5)
+        V, what = play_round(path[-1], z, y, y_nn, step="cubic", step_min=1e-5, step_max=1e5)
         path.append(V)
         steps.append(what.lam)
         loss += what.loss

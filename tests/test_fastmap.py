@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference as slow
-from tagstream import fastmap
-from tagstream.fastmap import FastMap, inputs_of, sums_of_squares
+from tagstream.core.inputs import inputs_of
+from tagstream.evidence import fastmap
+from tagstream.evidence.fastmap import FastMap, sums_of_squares
 
 
 def thinned(rng, n, p, kept=0.3):

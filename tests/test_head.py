@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference as slow
-from tagstream import head as module
-from tagstream.fastmap import FastMap, inputs_of
-from tagstream.head import PARTS, Evidence, Head
+from tagstream.core.inputs import inputs_of
+from tagstream.evidence import head as module
+from tagstream.evidence.fastmap import FastMap
+from tagstream.evidence.head import PARTS, Evidence, Head
 
 NO_BITS, NO_Z, NO_ROWS = np.empty((0, 0), np.uint8), np.empty((0, 0)), np.empty((0, 0), np.int64)
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import os
 import subprocess
 import sys
 
-import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import reference as slow
-from tagstream import compilation, kernels, search
+from tagstream.core import compilation, search
+from tagstream.core import products as kernels
 
 
 def csr(X):
@@ -389,139 +388,11 @@ def test_votes_are_shares_among_those_that_know(q, share_known):
         assert not out[i][nobody].any()
 
 
-def test_a_compilation_is_announced_once_and_a_load_from_the_cache_is_not(tmp_path):
+def test_a_second_process_compiles_nothing(tmp_path):
     program = (
-        "import numpy as np; from tagstream.search import pair_distance, dense_squares; "
-        "x = np.ones(3, np.float32); pair_distance(x, x); dense_squares(x[None], x[:1]); "
-        "import numba; made = {}; exec('def f(x): return x', made); "
-        "made['f'].__module__ = None; numba.njit(made['f'])(1)"  # nobody else is disturbed
-    )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONUTF8": "1"}
-    first, second = (
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=environment, capture_output=True, check=True, encoding="utf-8",
-        ).stderr
-        for _ in range(2)
-    )  # fmt: skip
-    assert first == "compiling kernels, this once: some seconds…\n"
-    assert second == ""
-
-
-def test_python_is_refused_by_what_only_compiled_functions_can_call():
-    @compilation.inner
-    def double(x):
-        return 2.0 * x
-
-    @compilation.compiled
-    def fourfold(x):
-        return double(double(x))
-
-    assert fourfold(1.5) == 6.0
-    with pytest.raises(TypeError, match="double is for compiled functions"):
-        double(1.5)
-    assert double.py_func(1.5) == 3.0
-
-
-PARTS = """
-import numba, numpy as np
-from tagstream.compilation import compiled, inlined, inner
-
-@inner
-def half(x):
-    if x < 0.0:
-        raise ValueError("x must not be negative")
-    return x / 2.0
-
-@inner
-def halves(n):
-    out = np.zeros(n)
-    for i in range(n):
-        out[i] = half(float(i))
-    return out
-
-@inlined
-def twice(x):
-    return x + x
-
-@compiled
-def total(n, x):
-    return half(x) + twice(halves(n).sum())
-
-@numba.njit  # of somebody else
-def others(n, x):
-    return total(n, x) + halves(n).sum() + np.zeros(n).sum()
-
-def refused():
-    try:
-        total(1, -1.0)
-    except ValueError as error:
-        return str(error)
-
-print(total(4, 1.0), refused(), sum(total.stats.cache_hits.values()), others(4, 1.0))
-"""
-
-
-def test_parts_of_compiled_functions_have_no_code_of_their_own(tmp_path):
-    (tmp_path / "parts.py").write_text(PARTS, encoding="utf-8")
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONUTF8": "1"}
-
-    def run():
-        args = [sys.executable, str(tmp_path / "parts.py")]
-        done = subprocess.run(
-            args, env=environment, capture_output=True, check=True, encoding="utf-8"
-        )
-        return done.stdout
-
-    assert run() == "6.5 x must not be negative 0 9.5\n"
-    assert {path.name.split("-")[0] for path in tmp_path.rglob("*.nbi")} == {"parts.total"}
-    assert run() == "6.5 x must not be negative 1 9.5\n"
-
-
-def test_a_part_gets_machine_code_if_somebody_asks_for_it():
-    @compilation.inner
-    def part(x):
-        return x + 1.0
-
-    @compilation.compiled
-    def ask(x):
-        return part(x)
-
-    assert ask(1.0) == 2.0
-    (made,) = part.overloads.values()
-    assert made.library.get_pointer_to_function(made.fndesc.llvm_cpython_wrapper_name) == 0
-    assert made.library.get_pointer_to_function(made.fndesc.llvm_func_name) != 0
-
-
-@pytest.mark.parametrize("collecting", [True, False])
-def test_garbage_is_collected_after_a_compilation_if_it_was_before(collecting, monkeypatch):
-    seen, plain = [], compilation._WATCHER.on_end
-
-    def on_end(event):
-        seen.append(gc.isenabled())
-        plain(event)
-
-    monkeypatch.setattr(compilation._WATCHER, "on_end", on_end)
-    before = gc.isenabled()
-    try:
-        (gc.enable if collecting else gc.disable)()
-        assert numba.njit(lambda x: x)(1) == 1
-        with pytest.raises(numba.TypingError):
-            numba.njit(lambda x: x.nothing)(1)
-        assert gc.isenabled() == collecting
-    finally:
-        (gc.enable if before else gc.disable)()
-    assert seen == [False, False]
-
-
-def test_what_comes_from_the_cache_runs_beside_what_is_compiled_afterwards(tmp_path):
-    program = (
-        "import numpy as np, numba; "
-        "from tagstream.kernels import gather_votes; from tagstream.search import dense_squares; "
-        "out, none = np.empty((1, 8)), np.empty((0, 0), np.uint8); "
-        "gather_votes(np.array([[0]]), np.array([[128]], np.uint8), none, out); "  # allocates
-        "made = numba.njit(lambda n: np.zeros(n).sum() + np.sqrt(n)); "
-        "print(sum(gather_votes.stats.cache_hits.values()), out.round().sum(), made(4))"
+        "import numpy as np; from tagstream.core import compilation, search; "
+        "x = np.ones(3, np.float32); search.pair_distance(x, x); "
+        "search.dense_squares(x[None], x[:1]); print(compilation.n_compiled())"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONUTF8": "1"}
     first, second = (
@@ -531,8 +402,13 @@ def test_what_comes_from_the_cache_runs_beside_what_is_compiled_afterwards(tmp_p
         ).stdout
         for _ in range(2)
     )  # fmt: skip
-    assert first == "0 1.0 2.0\n"
-    assert second == "1 1.0 2.0\n"
+    assert (first, second) == ("2\n", "0\n")
+
+
+def test_functions_are_compiled_where_no_cache_can_be_written():
+    made = {}
+    exec("def double(x):\n    return 2 * x\n", made)  # of no file
+    assert compilation.compiled(made["double"])(1.5) == 3.0
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 40])
@@ -559,12 +435,14 @@ def test_products_are_the_same_to_the_bit_however_many_rows_and_whoever_asks(n, 
 
 MODULE = """
 from typing import NamedTuple
-from tagstream.compilation import compiled
+from tagstream.core import compilation
+
+compilation.__version__ = "{version}"
 
 class {name}(NamedTuple):
     x: float
 
-@compiled
+@compilation.compiled
 def first(pair):
     return pair.x
 
@@ -573,12 +451,14 @@ def run():
 """
 
 
-def test_compiled_code_of_another_version_is_made_anew(tmp_path, monkeypatch):
+def test_another_version_has_another_cache(tmp_path, monkeypatch):
     # A type of ours is part of its signature, and is looked up by name when the cache is read.
+    monkeypatch.setattr(compilation, "__version__", compilation.__version__)
     path = tmp_path / "of_some_version.py"
-    for name, written in (("Pair", True), ("Couple", True), ("Couple", False)):
-        if written:
-            path.write_text(MODULE.format(name=name))
+    for name, version in (("Pair", "1"), ("Couple", "2"), ("Couple", "2")):
+        text = MODULE.format(name=name, version=version)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
         spec = importlib.util.spec_from_file_location("of_some_version", path)
         module = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, "of_some_version", module)

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from tagstream import lines
-from tagstream.compilation import compiled
-from tagstream.kernels import WIDE, add_scaled_rows
+from tagstream.core.compilation import compiled
+from tagstream.core.products import WIDE, add_scaled_rows
+from tagstream.core.simd import lines
 
 
 @compiled

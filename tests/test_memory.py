@@ -1,7 +1,7 @@
 """The store against a list: exact search, ties by age, exact forgetting, packed labels.
 
-Whatever is a :class:`~tagstream.memory.Store` keeps the same contract: a new one is one more entry
-of ``STORES``.
+Whatever is a :class:`~tagstream.store.protocol.Store` keeps the same contract: a new one is one
+more entry of ``STORES``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference as slow
-from tagstream import memory
-from tagstream.labels import Labels
-from tagstream.memory import DenseRows, LocalStore, SparseRows
+from tagstream.labels.read import Labels
+from tagstream.store import index
+from tagstream.store import rows as rows_module
+from tagstream.store.local import LocalStore
+from tagstream.store.rows import DenseRows, SparseRows
 
 
 def as_rows(X, sparse):
@@ -134,9 +136,9 @@ def test_replaced_rows_may_be_wider_and_are_searched_as_they_are():
 @pytest.mark.parametrize("k", [1, 4, 50])
 @pytest.mark.parametrize("tiles", [(64, 4096, 0), (3, 7, 0), (64, 4096, 1 << 13)])
 def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch):
-    monkeypatch.setattr(memory, "SCANNED", tiles[0])
-    monkeypatch.setattr(memory, "PACKED", tiles[1])
-    monkeypatch.setattr(memory, "LITTLE", tiles[2])
+    monkeypatch.setattr(rows_module, "SCANNED", tiles[0])
+    monkeypatch.setattr(rows_module, "PACKED", tiles[1])
+    monkeypatch.setattr(rows_module, "LITTLE", tiles[2])
     rng = np.random.default_rng(3)
     X, queries = grid(rng, 40, 3), grid(rng, 20, 3)
     distances, found = stored_rows(X, sparse).search(as_rows(queries, sparse), k)
@@ -150,9 +152,9 @@ def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch
 @pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 @pytest.mark.parametrize("tiles", [(64, 4096, 0), (3, 7, 0), (64, 4096, 1 << 13)])
 def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
-    monkeypatch.setattr(memory, "SCANNED", tiles[0])
-    monkeypatch.setattr(memory, "PACKED", tiles[1])
-    monkeypatch.setattr(memory, "LITTLE", tiles[2])
+    monkeypatch.setattr(rows_module, "SCANNED", tiles[0])
+    monkeypatch.setattr(rows_module, "PACKED", tiles[1])
+    monkeypatch.setattr(rows_module, "LITTLE", tiles[2])
     rng = np.random.default_rng(4)
     X, queries = grid(rng, 40, 3), grid(rng, 25, 3)
     hi = rng.integers(0, 41, 25)
@@ -248,7 +250,7 @@ def test_copies_are_returned_oldest_first():
 def grouped(monkeypatch):
     """Make groups of 64 rows already, whichever they are."""
     for name, value in (("GROUPED", 64), ("IN_BOX", 0), ("IN_SHADOW", 0)):
-        monkeypatch.setattr(memory, name, value)
+        monkeypatch.setattr(index, name, value)
 
 
 def replaced_rows(X):
@@ -318,8 +320,8 @@ def test_shadows_that_were_longer_than_rows_would_not_do(grouped, monkeypatch, s
     rng = np.random.default_rng(23)
     X, queries = (rng.normal(size=(n, 5)).astype(np.float32) for n in (500, 20))
     if spoil:
-        axes_of = memory._axes_of
-        monkeypatch.setattr(memory, "_axes_of", lambda rows: 1.5 * axes_of(rows))
+        axes_of = index.axes_of
+        monkeypatch.setattr(index, "axes_of", lambda rows: 1.5 * axes_of(rows))
     found = replaced_rows(X).search(queries, 9)[1].tolist()
     assert (found == [slow.nearest(X, query, 9)[1] for query in queries]) is not spoil
 
@@ -356,11 +358,11 @@ def test_a_search_does_not_look_at_groups_that_are_far(grouped):
 def test_rows_are_grouped_if_they_vary_in_few_directions():
     rng = np.random.default_rng(28)
     for scale, there in ((np.ones(30), False), (0.5 ** np.arange(30), True)):
-        rows = replaced_rows(rng.normal(size=(memory.GROUPED, 30)) * scale)
+        rows = replaced_rows(rng.normal(size=(index.GROUPED, 30)) * scale)
         assert (rows.groups is not None) is there
-        rows.append(rng.normal(size=(memory.GROUPED, 30)))
-        assert len(rows.groups.order if there else ()) == 2 * there * memory.GROUPED
-    few = replaced_rows(rng.normal(size=(memory.GROUPED - 1, 30)) * 0.5 ** np.arange(30))
+        rows.append(rng.normal(size=(index.GROUPED, 30)))
+        assert len(rows.groups.order if there else ()) == 2 * there * index.GROUPED
+    few = replaced_rows(rng.normal(size=(index.GROUPED - 1, 30)) * 0.5 ** np.arange(30))
     assert few.groups is None
 
 
@@ -379,8 +381,8 @@ def test_grouped_rows_are_a_list_and_their_snapshots_never_change(operations, se
     rng = np.random.default_rng(seed)
     expected = grid(rng, 150, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "GROUPED", 64)
-        patch.setattr(memory, "IN_BOX", 0)
+        patch.setattr(index, "GROUPED", 64)
+        patch.setattr(index, "IN_BOX", 0)
         rows, taken = replaced_rows(expected), []
         for what, n in operations:
             if what == "append":

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import reference as slow
-from tagstream.metric import STEPS, UPDATES, cubic_step, exact_step, play_round, run_rounds
+from tagstream.metric.rounds import STEPS, UPDATES, cubic_step, exact_step, play_round, run_rounds
 
 RULES = [(step, update) for step in STEPS for update in UPDATES]
 LIMITS = {"exact": [np.inf, 1e-2], "cubic": [1e5, 1e-2], "printed": [1e5, 1e-2]}

@@ -481,7 +481,7 @@ def test_rows_one_by_one_give_the_counts_of_the_block():
 def test_blocks_larger_than_the_working_set_are_cut_without_effect(monkeypatch):
     Y_true, Y_pred, S = random_stream(12)
     whole = MultiLabelScores().update(Y_true, Y_pred, S)
-    monkeypatch.setattr("tagstream.metrics._BLOCK", 17)
+    monkeypatch.setattr("tagstream.evaluation.metrics._BLOCK", 17)
     assert_measures(MultiLabelScores().update(Y_true, Y_pred, S), whole.as_dict())
 
 
@@ -543,7 +543,7 @@ def test_a_refused_update_says_why_and_counts_nothing(call, message, window):
 
 
 def test_a_late_bad_row_leaves_no_trace_of_the_rows_before_it(monkeypatch):
-    monkeypatch.setattr("tagstream.metrics._BLOCK", 1)
+    monkeypatch.setattr("tagstream.evaluation.metrics._BLOCK", 1)
     scores = MultiLabelScores()
     with pytest.raises(ValueError, match="Y_true must hold only"):
         scores.update([[1, 0], [3, 0]], Y2)

@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score, hamming_loss
 
 from checks import stream
 from tagstream.data import load
-from tagstream.models.olansgd import (
+from tagstream.paper.methods.olansgd import (
     ALPHAS,
     OLANSGD,
     best_threshold,

@@ -16,8 +16,9 @@ import scipy.sparse as sp
 import reference as slow
 from checks import assert_same_state
 from tagstream import KNN, OML, make_stream, projection
-from tagstream.memory import LocalStore, Neighbors
-from tagstream.schedule import next_choice, next_fit
+from tagstream.execution.schedule import next_choice, next_fit
+from tagstream.store.local import LocalStore
+from tagstream.store.protocol import Neighbors
 
 PLAIN = {"scale": None, "lift": None, "ridge": 2.0}  # nothing is chosen, nothing is drawn
 VOTES = {"head": False, "decide": 0.5}  # the share of the votes is the score
@@ -274,7 +275,7 @@ def test_one_row_is_answered_as_among_many(setting):
     model = voting(random_state=1, **SETTINGS[setting])
     for start, stop in [(0, 10), (10, 60), (60, 120)]:
         model.partial_fit(X[start:stop], Y[start:stop])
-        together = model.predict_proba(X[100:])
+        together = model.predict_proba(X[100:], next=True)
         alone = [model.predict_proba_one(x) for x in X[100:]]
         np.testing.assert_array_equal(alone, together)
 
@@ -752,7 +753,7 @@ def test_every_form_of_the_same_data_gives_the_same_model():
     for name, (rows, labels) in forms.items():
         model = voting(random_state=0).fit(rows, labels)
         np.testing.assert_array_equal(model.predict_proba(rows), expected, err_msg=name)
-    sets = voting(random_state=0).partial_fit(X, as_sets(Y), classes=list("abcde"))
+    sets = voting(random_state=0).partial_fit(X, as_sets(Y), classes=list("abcde")).refit()
     np.testing.assert_array_equal(sets.predict_proba(X), expected)
 
 
@@ -1037,6 +1038,23 @@ def test_a_correction_leaves_the_head_alone(sparse):
     assert right.mean() > 0.9
 
 
+@pytest.mark.exact
+@pytest.mark.parametrize("window", [None, 70, 100, 200, 300])
+@pytest.mark.parametrize("row", [[0.0, 0.0], [0.5, 0.3], [1e-40, 0.0], [1e15, 1e15]])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_equal_rows_are_fitted_and_what_is_made_of_them_can_be_loaded(window, row, sparse):
+    # A ridge of no features at all once raised, and that of equal ones was negative by rounding.
+    n = 2 * (window or 300)
+    X = np.tile(row, (n, 1))
+    Y = (np.random.default_rng(0).random((n, 1)) < 1 / 3).astype(np.uint8)
+    rows = sp.csr_matrix(X) if sparse else X
+    model = OML(window=window, random_state=0)
+    for first in range(0, n, 50):
+        model.partial_fit(rows[first : first + 50], Y[first : first + 50])
+        assert_same_state(OML.from_state(model.to_state()).to_state(), model.to_state())
+    assert 0.1 < model.predict_proba(rows[:1])[0, 0] < 0.6  # as often as it was met
+
+
 def test_a_first_fit_without_any_label_waits_for_one():
     X, Y = draw(60, seed=73)
     for make in (voting, OML):
@@ -1045,3 +1063,34 @@ def test_a_first_fit_without_any_label_waits_for_one():
         model.partial_fit(X[30:], as_sets(Y[30:]))
         assert np.isfinite(model.predict_proba(X)).all()
         assert model.transform(X).any()
+
+
+# ---- how much came since the last fit ----
+
+
+@pytest.mark.parametrize("window", [None, 150])
+@pytest.mark.parametrize("refit_at", [None, 301])
+def test_examples_since_the_fit_in_effect_are_counted(window, refit_at):
+    stream = make_stream(460, p=6, q=5, cardinality=1.5, seed=11)
+    model, began = OML(window=window, random_state=0), {"under way": 0, "in effect": 0}
+    begin, take_effect = model._begin_fit, model._take_effect
+
+    def begin_fit(seen, later):
+        began["under way"] = seen
+        begin(seen, later)
+
+    def takes_effect():
+        began["in effect"] = began["under way"]
+        take_effect()
+
+    model._begin_fit, model._take_effect = begin_fit, takes_effect
+    waited = False
+    for seen in range(1, 461):
+        model.partial_fit(stream.X[seen - 1 : seen], stream.Y[seen - 1 : seen])
+        if seen == refit_at:
+            model.refit()
+        assert model.n_since_fit_ == seen - began["in effect"], seen
+        waited |= model._renewal is not None
+    assert waited == (window is None)
+    again = OML.from_state(model.to_state())
+    assert again.n_since_fit_ == model.n_since_fit_

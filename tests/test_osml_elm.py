@@ -9,14 +9,8 @@ from sklearn.metrics import f1_score, hamming_loss
 
 from checks import stream
 from tagstream.data import load
-from tagstream.models.blocks import insert, regress, solve_upper
-from tagstream.models.osml_elm import (
-    OSMLELM,
-    RIDGES,
-    choose_ridge,
-    least_squares,
-    recursion,
-)
+from tagstream.paper.methods.blocks import insert, regress, solve_upper
+from tagstream.paper.methods.osml_elm import OSMLELM, RIDGES, choose_ridge, least_squares, recursion
 
 
 def hidden(n, L=12, p=5, seed=0):

@@ -25,12 +25,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fuzz_models import put_together, take_apart
-from tagstream import Tagger, __version__, persist
+from tagstream import Tagger, __version__
 from tagstream.base import StreamClassifier
 from tagstream.checks import DataError, check_number
 from tagstream.data import make_stream
+from tagstream.files import persist
 from tagstream.models import KNN, OLANSGD, OML, OSMLELM
-from tagstream.models.published import PublishedOML
+from tagstream.paper.methods.published import PublishedOML
 from tagstream.persist import inspect, load, load_with_extra, remove_leftovers, save
 from tagstream.text import Text
 
@@ -98,7 +99,7 @@ def parts(data):
     return magic, version, json.loads(data[48 : 48 + length]), data[48 + length :]
 
 
-def forged(header, body=b"", version=2, magic=b"tagstrm\n", text=None):
+def forged(header, body=b"", version=3, magic=b"tagstrm\n", text=None):
     """Return a file whose checksums are right, whatever its content."""
     if text is None:
         text = json.dumps(header).encode()
@@ -244,7 +245,7 @@ def test_inspect_tells_the_header_without_reading_the_arrays(tmp_path):
     assert info.extra == {"position": 7, "hashing": {"n_features": 2**18}, "array": "(not shown)"}
     assert ("<f8", (3, 4)) in info.arrays
     assert info.n_bytes == len(data)
-    assert info.format == 2
+    assert info.format == 3
 
 
 # ------------------------------------------------------------------ the real learners
@@ -484,6 +485,17 @@ def test_every_learner_saved_in_format_2_stays_readable(name):
     assert model.n_seen_ == 68
 
 
+def test_a_model_of_format_2_answers_any_item_as_the_next_one_until_its_next_fit():
+    model = load(HERE / "format2" / "oml.tgs")
+    known = json.loads((HERE / "format2" / "oml.json").read_text())
+    assert not model.answers_any_
+    of_next = model.predict_proba(known["X"], next=True)
+    np.testing.assert_array_equal(model.predict_proba(known["X"]), of_next)
+    model.refit()
+    assert model.answers_any_
+    assert (model.predict_proba(known["X"]) != model.predict_proba(known["X"], next=True)).any()
+
+
 def test_a_tagger_saved_in_format_2_stays_readable():
     made = Tagger.open(HERE / "format2" / "tagger.tgs")
     assert made.extra == {"learner": "tagger"}
@@ -581,8 +593,8 @@ def hostile(good, tmp_path, change):
 
 def test_a_newer_format_is_named(tmp_path, good):
     _, _, header, body = parts(good)
-    (tmp_path / "m.tgs").write_bytes(forged(header, body, version=3))
-    assert "the file format must be 1 to 2, got 3; a newer tagstream" in refused(tmp_path / "m.tgs")
+    (tmp_path / "m.tgs").write_bytes(forged(header, body, version=4))
+    assert "the file format must be 1 to 3, got 4; a newer tagstream" in refused(tmp_path / "m.tgs")
 
 
 @pytest.mark.parametrize("shape", [[10**12], [2**40, 2**40], [2**47] * 8, [-1, -8], [1.5], ["9"]])

@@ -12,8 +12,8 @@ from sklearn.metrics import f1_score
 
 import reference as slow
 from tagstream import projection
-from tagstream.examples import DEAR_LEAF, LEAF, Examples
-from tagstream.labels import Labels
+from tagstream.execution.steps import finish
+from tagstream.labels.read import Labels
 from tagstream.projection import LIFT_SIZE, LIFTS, Choice, choice, choose, first_block, ridge
 from tagstream.projection.choice import (
     FACTORS,
@@ -26,6 +26,7 @@ from tagstream.projection.choice import (
 from tagstream.projection.features import (
     FILLED,
     Joined,
+    centre,
     column_gram,
     inner_products,
     make_features,
@@ -34,7 +35,7 @@ from tagstream.projection.features import (
     unit_rows,
 )
 from tagstream.projection.ridge import Design
-from tagstream.steps import finish
+from tagstream.store.sums import DEAR_LEAF, LEAF, Examples
 
 
 def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
@@ -511,6 +512,43 @@ def test_sparse_rows_are_neither_standardised_nor_lifted_unasked():
     assert chosen.lift is None
 
 
+@pytest.mark.parametrize("n", [20, 40, 300])
+@pytest.mark.parametrize("size", [1e-12, 1 / 3, 1.0, 1e9])
+def test_of_equal_features_the_ridge_is_positive_and_the_kernel_matrix_zero(n, size):
+    X = np.full((n, 3), size) * [1.0, 0.1, 0.7]
+    K = centre(X @ X.T)
+    assert not K.any()
+    T = draw(19, n, 4, 3)[1].astype(float)
+    assert Smoother.of_kernel(K, T - T.mean(axis=0)).ridge > 0
+    assert auto(sp.csr_matrix(X), T.astype(np.uint8)).ridge > 0
+
+
+@pytest.mark.parametrize("scale", [None, "standard"])
+@pytest.mark.parametrize("size", [1e-20, 1e-30, 1e-44])
+def test_very_small_sparse_features_have_weights_of_single_precision(scale, size):
+    X, Y = draw(20, 80, 3, 2, kept=0.3)
+    X, Y = sp.csr_matrix((X > 0) * np.float32(size)), (X[:, :2] > 0).astype(np.uint8)
+    made = fit(X, Labels(Y, None), auto(X, Y, scale=scale))
+    assert np.isfinite(made.P).all()
+    assert np.isfinite(made(X)).all()
+    if size > 1e-38:  # smaller ones need larger weights than there are
+        np.testing.assert_array_equal(made(X) > 0.5, Y)
+
+
+@pytest.mark.parametrize("size", [1e-60, 1e-40, 1e30])
+def test_votes_do_not_depend_on_the_unit_of_the_features(size):
+    X, Y = draw(21, 80, 3, 2)
+    X, T = centred(X), Y - Y.mean(axis=0)
+    ridge = float((X**2).sum())
+    plain = Smoother.of_kernel(X @ X.T, T).left_out_distances(ridge)
+    other = Smoother.of_kernel(X @ X.T * size, T).left_out_distances(ridge * size)
+    np.testing.assert_allclose(other, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_without_features_there_is_a_ridge_all_the_same():
+    assert primal_ridge(np.zeros((0, 0)), np.zeros((0, 2)), 3.0, 10) > 0
+
+
 def test_a_given_ridge_is_kept():
     for lift in LIFTS:
         assert auto(*draw(11, 80, 4, 3), ridge=0.7, lift=lift).ridge == 0.7
@@ -784,7 +822,7 @@ def test_many_rows_are_lifted_in_blocks(kind, monkeypatch):
     X, Y = draw(57, 200, 5, 3)
     choice = Choice("standard", kind, 2.0, 0.5)
     whole = fit(X, Labels(Y, None), choice, lift_size=30)(X)
-    monkeypatch.setattr("tagstream.examples.LEAF", 64)
+    monkeypatch.setattr("tagstream.store.sums.LEAF", 64)
     monkeypatch.setattr("tagstream.projection.ridge.LIFTED", 64)
     np.testing.assert_allclose(fit(X, Labels(Y, None), choice, lift_size=30)(X), whole, atol=1e-6)
 

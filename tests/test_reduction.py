@@ -17,12 +17,14 @@ import checks
 import reference as slow
 from checks import assert_same_state
 from tagstream import OML, load_model, make_stream, projection, save_model
-from tagstream import labels as labels_module
-from tagstream.examples import Examples
-from tagstream.fastmap import BLIND, FastMap, inputs_of
-from tagstream.labels import Labels
+from tagstream.core.inputs import inputs_of
+from tagstream.evidence.fastmap import BLIND, FastMap
+from tagstream.files.upgrade import from_format_2
+from tagstream.labels import read as labels_module
+from tagstream.labels.read import Labels
+from tagstream.metric.space import ConvexSpace, Coordinates, Space
 from tagstream.projection import Reduction, reduction
-from tagstream.space import ConvexSpace, Coordinates, Space
+from tagstream.store.sums import Examples
 
 VOTES = {"head": False, "decide": 0.5}
 PLAIN = {"scale": None, "lift": None, "ridge": 2.0}
@@ -100,7 +102,7 @@ def test_there_are_no_directions_without_variance(masked):
 
 @pytest.mark.exact
 def test_directions_follow_from_examples_and_seed_alone(monkeypatch):
-    monkeypatch.setattr("tagstream.examples.LEAF", 64)
+    monkeypatch.setattr("tagstream.store.sums.LEAF", 64)
     Y = zipf_labels(300, 40)
     one = Reduction.of(examples_of(Y), seed=3)
     other = Reduction.of(examples_of(Y), seed=3)
@@ -392,7 +394,12 @@ def test_a_state_from_before_there_was_a_reduction_is_read(monkeypatch):
     state = OML(random_state=0).partial_fit(X, Y).to_state()
     assert state["learner"].pop("reduction") is None
     monkeypatch.setattr(projection, "MANY", 4)  # its labels are many by now
-    model = OML.from_state(state)
+    for name in ("n_fits", "fitted_at"):
+        del state["learner"][name]
+    for name in ("any", "drawn"):
+        del state["learner"]["belief"][name]
+    del state["learner"]["store"]["corrections"]
+    model = OML.from_state(from_format_2("OML", state))
     assert model._embedding.reduction is None
     model.partial_fit(X, Y)
     assert model._embedding.reduction is not None
@@ -442,7 +449,7 @@ def many(n, q, p=40, seed=10):
 @pytest.mark.parametrize("step", ["exact", "convex"])
 def test_nothing_has_the_size_of_labels_times_labels(monkeypatch, step):
     monkeypatch.setattr(reduction, "RANK", 32)
-    q = 5000
+    q = 8000
     X, Y = many(130, q)
     OML(random_state=0, step=step).partial_fit(*many(60, q)).predict_sets(X[:2])  # compile
     tracemalloc.start()
@@ -493,6 +500,6 @@ def test_labels_are_predicted_in_parts_where_scores_would_be_too_many(monkeypatc
     X, Y = draw()
     model = OML(random_state=0).partial_fit(X, Y)
     whole, sets = model.predict(X), model.predict_sets(X)
-    monkeypatch.setattr("tagstream.base.MOST_SCORES", 50)
+    monkeypatch.setattr("tagstream.learners.estimator.MOST_SCORES", 50)
     np.testing.assert_array_equal(model.predict(X), whole)
     assert model.predict_sets(X) == sets

@@ -10,9 +10,12 @@ import pytest
 import scipy.sparse as sp
 
 from checks import assert_same_state
-from tagstream import OML, embedding, examples, schedule
-from tagstream.models import oml
-from tagstream.steps import Slowly
+from tagstream import OML
+from tagstream.engine import embedding
+from tagstream.execution import schedule
+from tagstream.execution.steps import Slowly
+from tagstream.learners import oml
+from tagstream.store import sums as examples
 
 SETTINGS = {
     "default": {},

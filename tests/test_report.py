@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tagstream import data, paper
+from tagstream import paper
+from tagstream import records as data
 from tagstream.evaluate import holdout, prequential
 from tagstream.metrics import MultiLabelScores
 from tagstream.models import KNN
@@ -650,3 +651,61 @@ def test_two_methods_are_compared_division_by_division():
     note = paper.make_tables(made_of(*folds, *swapped))["repeats_head"].note
     assert "worse beyond chance in 4: emotions macro-F1" in note
     assert paper.make_tables(made_of(*folds, *gains))["repeats_convex"] == ""
+
+
+# ------------------------------------------------------------------ tests of significance
+def folder_of_runs(folder, n_streams, n_learners):
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    for i in range(n_streams):
+        for j in range(n_learners):
+            value = 0.5 + 0.05 * j + 0.01 * rng.normal()
+            measures = dict.fromkeys(paper.MEASURES, value)
+            record = {
+                "name": f"m{j}",
+                "data": f"s{i}",
+                "folds": [],
+                "mean": measures,
+                "std": measures,
+            }
+            (folder / f"{i}-{j}.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_learners_of_a_folder_are_ranked_and_tested(tmp_path):
+    from tagstream.paper.ranks import rank_table, rankings
+
+    results = paper.Results.read(folder_of_runs(tmp_path / "runs", 8, 3))
+    found = {test.name: test for test in rankings(results)}
+    assert set(found) == {
+        *("ranks-own-macro-f1", "ranks-own-example-f1", "ranks-own-micro-f1"),
+        "ranks-own-hamming-loss",
+    }
+    assert found["ranks-own-micro-f1"].found.learners == ("m2", "m1", "m0")
+    assert found["ranks-own-hamming-loss"].found.learners == ("m0", "m1", "m2")
+    table = rank_table(*reversed(found["ranks-own-micro-f1"][1:]))
+    assert table.rows[0][:2] == ("m2", "1.00")
+    assert "Friedman" in table.note
+
+
+def test_too_few_streams_are_told_and_not_drawn(tmp_path):
+    from tagstream.paper.ranks import draw_rankings, draw_ranks, rank_table, rankings
+
+    results = paper.Results.read(folder_of_runs(tmp_path / "runs", 2, 3))
+    tests = list(rankings(results))
+    assert all("Too few streams" in rank_table(t.found, t.title).note for t in tests)
+    assert draw_rankings(tests, tmp_path, []) == {}
+    with pytest.raises(ValueError, match="enough learners and streams"):
+        draw_ranks(tests[0].found, tmp_path, "x", "x")
+
+
+def test_ranks_are_drawn_with_ours_marked(tmp_path):
+    from tagstream.paper.ranks import draw_ranks, has_diagrams, rankings
+
+    results = paper.Results.read(folder_of_runs(tmp_path / "runs", 8, 3))
+    test = next(iter(rankings(results)))
+    drawn = draw_ranks(test.found, tmp_path, "ranks", test.title, ["m1"])
+    assert drawn == ["ranks", "ranks-cd"][: 1 + has_diagrams()]
+    for name in drawn:
+        assert "m1" in (tmp_path / f"{name}.svg").read_text()
+        assert (tmp_path / f"{name}.png").stat().st_size > 1000

@@ -59,7 +59,8 @@ def test_a_made_up_tag_is_suggested_after_at_most_five_examples(stream):
     balanced = found["rules"]["balanced"]
     assert np.shape(balanced["f1"]) == np.shape(balanced["false_alarms"]) == (2, 2)
     assert min(f1[1] for f1 in balanced["f1"]) >= 0.8
-    assert max(alarms[1] for alarms in balanced["false_alarms"]) <= 0.01
+    # Of 150 items: before the next fit the fast map alone speaks for the tag.
+    assert max(alarms[1] for alarms in balanced["false_alarms"]) <= 0.02
 
 
 def test_a_new_tag_beside_tags_that_are_all_alike_is_not_given_to_every_item():
@@ -77,6 +78,54 @@ def test_a_tag_that_was_held_back_is_suggested_after_five_examples(stream):
     )
     assert found["rules"]["f1"]["f1"][0][0] > 0.3
     assert set(found["rules"]) == {"balanced", "f1", "macro"}
+
+
+# ---------------------------------------------------------------------- before and after a fit
+def clear_labels(n=900, seed=0):
+    """Rows of which one column says whether they have label 2, and others labels 0 and 1."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 12))
+    shares = (0.0, 0.3, 1.2)
+    return X, np.stack([X[:, j] > shares[j] for j in range(3)], axis=1).astype(np.uint8)
+
+
+def test_a_new_label_is_found_before_and_after_a_fit():
+    X, Y = clear_labels()
+    label = 2
+    found = scenarios.survive(
+        X, Y, OML(random_state=0), label, counts=(10, 20), n_learnt=400, n_test=300, seed=0
+    )
+    assert [len(found[when]) for when in ("before", "after")] == [2, 2]
+    assert found["after"][1]["recall_at_same_price"] > 0.3  # by chance: .01
+    again = scenarios.survive(
+        X, Y, OML(random_state=0), label, counts=(10, 20), n_learnt=400, n_test=300, seed=0
+    )
+    assert again == found
+
+
+def test_what_cannot_be_looked_at_before_a_fit_is_an_error():
+    X, Y = clear_labels()
+    with pytest.raises(ValueError, match="must leave 20 items to the next fit, got 100"):
+        scenarios.survive(X, Y, OML(), 2, counts=(10, 20), n_learnt=100, n_test=300, seed=0)
+    with pytest.raises(ValueError, match="must be 900 items without label 2"):
+        scenarios.survive(X, Y, OML(), 2, counts=(10, 20), n_learnt=600, n_test=300, seed=0)
+
+
+def test_a_label_that_everything_tells_is_seen_at_its_price():
+    class Told:
+        classes_ = np.array([7, 2])
+
+        def predict_proba(self, X):
+            return np.stack([np.zeros(len(X)), X[:, 0]], axis=1)
+
+        def labels_of(self, scores):
+            return scores > 0.5
+
+    scores = np.concatenate([[0.9, 0.4], np.linspace(0, 0.55, 100)])  # the first two have it
+    seen = scenarios._seen(Told(), scores[:, None], 2, 2)
+    assert seen["recall"] == 0.5
+    assert seen["false_alarms"] == np.mean(scores[2:] > 0.5)
+    assert seen["recall_at_same_price"] == 0.5
 
 
 # ---------------------------------------------------------------------- how it is measured
@@ -142,6 +191,7 @@ def test_without_the_text_the_part_is_left_out_with_a_word(tmp_path, monkeypatch
         ("scenarios", "oml-vote", (("tag", "tag1"),)),
         ("text", "tagger-vote", ()),
         ("text", "tagger-vote", (("stream", True),)),
+        ("newtag", "oml", ()),
     ],
 )
 def test_a_cell_gives_a_record_that_is_json(part, method, setting, stream, tmp_path, monkeypatch):
@@ -151,17 +201,20 @@ def test_a_cell_gives_a_record_that_is_json(part, method, setting, stream, tmp_p
     monkeypatch.setenv(scenarios.FOLDER, str(tmp_path))
     small = {"LEARNT_BEFORE_CORRECTIONS": 300, "CORRECTIONS": (2, 5), "N_OTHERS": 50}
     small |= {"LEARNT_BEFORE_TAG": 200, "N_ORDINARY": 50, "EXAMPLES": (1, 2)}
+    small |= {"NEW_TAG_EXAMPLES": (1, 2), "NEW_TAG_LABELS": 1, "MOST_LEARNT": 250}
     for name, value in small.items():
         monkeypatch.setattr(work, name, value)
     scenarios.read_text.cache_clear()
+    work._rows_and_labels.cache_clear()
     record = work.run_cell(Cell(part, "goemotions-dev", method, 0, setting), None)
     scenarios.read_text.cache_clear()
+    work._rows_and_labels.cache_clear()
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
 def test_no_fit_falls_between_the_corrections_of_the_grid_or_the_examples_of_a_tag():
+    from tagstream.execution.schedule import next_fit
     from tagstream.paper import plan
-    from tagstream.schedule import next_fit
 
     before = plan.LEARNT_BEFORE_CORRECTIONS
     assert before + max(plan.CORRECTIONS) < next_fit(before, None)
@@ -172,7 +225,7 @@ def test_no_fit_falls_between_the_corrections_of_the_grid_or_the_examples_of_a_t
 
 # ---------------------------------------------------------------------- a tagger beside TF-IDF
 def test_a_hold_out_of_text_is_that_of_evaluate_holdout(stream):
-    from tagstream import evaluate
+    from tagstream.evaluation import evaluate
     from tagstream.text import Text
 
     Y, column = texts.label_matrix(stream)
@@ -187,7 +240,7 @@ def test_a_hold_out_of_text_is_that_of_evaluate_holdout(stream):
 
 
 def test_a_stream_of_text_is_that_of_evaluate_prequential(stream):
-    from tagstream import evaluate
+    from tagstream.evaluation import evaluate
     from tagstream.text import Text
 
     some = stream[:150]
@@ -215,7 +268,8 @@ def test_what_tfidf_is_made_with_is_chosen_inside_the_training_part(stream):
 
 # ---------------------------------------------------------------------- the guarantee
 def test_recorded_rounds_are_those_that_were_played():
-    from tagstream import convex, data
+    from tagstream import records as data
+    from tagstream.metric import convex
 
     stream = data.make_stream(200, seed=0)
     run = RecordedOML(step="convex", step_max=0.01, random_state=0)
@@ -232,7 +286,7 @@ def test_recorded_rounds_are_those_that_were_played():
 
 
 def test_the_loss_stays_below_both_bounds_all_along():
-    from tagstream import data
+    from tagstream import records as data
 
     stream = data.make_stream(300, seed=1)
     found = guarantee(stream.X, stream.Y, OML(step="convex", random_state=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tagstream.schedule import is_full, next_choice, next_fit
+from tagstream.execution.schedule import is_full, next_choice, next_fit
 
 
 def times(window, until):

@@ -26,6 +26,7 @@ from fake_tagger import FakeTagger
 from tagstream import cli
 from tagstream.serve import run
 from tagstream.serve.log import Event, EventLog
+from tagstream.serve.tokens import Tokens
 from tagstream.serve.writer import Change, Refused, Service
 from tagstream.tagger import Tagger
 
@@ -66,8 +67,11 @@ def test_a_served_model_is_bit_for_bit_what_learn_makes_of_the_exported_log(tmp_
     assert cli.main(["log", "export", str(folder)]) == 0
     log.write_text(capfd.readouterr().out)
     kinds = Counter(json.loads(line).get("event", "learn") for line in log.read_text().splitlines())
-    assert kinds.keys() == {"learn", "forget", "rename", "merge", "remove"}, kinds
-    assert cli.main(["learn", str(log), "--model", str(model), "--chunk", "37"]) == 0
+    assert kinds.keys() == {
+        *("learn", "forget", "rename", "merge", "remove", "declare", "describe"),
+    }, kinds
+    argv = ["learn", str(log), "--model", str(model), "--chunk", "37", "--no-refit"]
+    assert cli.main(argv) == 0
     assert state_of(model, tmp_path / "scratch") == newest.read_bytes()
 
 
@@ -239,9 +243,54 @@ def test_connections_send_small_packets_at_once():
     with (
         run.listen("127.0.0.1", 0) as sock,
         socket.create_connection(sock.getsockname()),
-        sock.accept()[0] as accepted,
+        socket.socket.accept(sock)[0] as accepted,  # without an event loop
     ):
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+MOUNTS = """
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+36 27 0:50 / /mnt/my\\040data rw,relatime shared:1 - nfs4 host:/data rw
+37 27 0:51 / /home rw - fuse.sshfs host:/home rw
+38 27 0:52 / /home/fast rw - ext4 /dev/vdb rw
+nonsense
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/mnt/my data/tags", "nfs4"), ("/mnt/my data", "nfs4"), ("/mnt/my database", "ext4"),
+        ("/home/anna", "fuse.sshfs"), ("/home/fast/tags", "ext4"), ("/", "ext4"),
+    ],
+)  # fmt: skip
+def test_the_file_system_of_a_folder_is_known(path, kind):
+    assert run.file_system_of(Path(path), MOUNTS) == kind
+
+
+@pytest.mark.parametrize(("kind", "n"), [("nfs4", 1), ("cifs", 1), ("fuse.sshfs", 1), ("ext4", 0)])
+def test_a_folder_on_a_network_file_system_is_warned_of(tmp_path, monkeypatch, caplog, kind, n):
+    monkeypatch.setattr(run, "file_system_of", lambda _: kind)
+    service = Service(tmp_path, FakeTagger)
+    assert run.serve(service, "127.0.0.1", 0, lambda _: service.on_failure()) == 0
+    assert sum("use a folder on a local disk" in line for line in caplog.messages) == n
+
+
+def test_a_token_that_is_revoked_stays_so_after_a_loss_of_power(tmp_path, monkeypatch):
+    synced: list[str] = []
+    usual = os.fsync
+
+    def fsync(number: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{number}"))
+        usual(number)
+
+    tokens = Tokens(tmp_path / "tokens.json")
+    tokens.add("anna", "read")
+    monkeypatch.setattr(os, "fsync", fsync)
+    tokens.revoke("anna")
+    # First what the file says, then that it has this name.
+    assert synced == [str(tmp_path / "tokens.json.new"), str(tmp_path)]
 
 
 class Running:
@@ -288,7 +337,7 @@ def test_the_command_serves_and_ends_in_order(tmp_path):
         assert second.returncode == 1
         assert "must not be served twice" in second.stderr.splitlines()[-1]
         assert running.end(signal.SIGTERM) == 0
-    assert [path.name for path in (folder / "snapshots").iterdir()] == ["000000000156.tgs"]
+    assert [path.name for path in (folder / "snapshots").iterdir()] == ["000000000157.tgs"]
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert any(line["message"].startswith("no tokens") for line in lines)
     assert any(line.get("path") == "/v1/suggest" and line["request_id"] for line in lines)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
+import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ pytest.importorskip("httpx")
 pytest.importorskip("prometheus_client")
 pytest.importorskip("uvicorn")
 
+from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,12 +27,35 @@ from serving import serving
 from tagstream import OML
 from tagstream.serve import app as module
 from tagstream.serve import gate, schema, writer
-from tagstream.serve.app import ROLES
+from tagstream.serve.app import create_app, roles_of
 from tagstream.serve.example import example_changes
 from tagstream.serve.run import JsonLines, address, check_host
 from tagstream.serve.tokens import Tokens
 from tagstream.serve.writer import Change, Service
 from tagstream.tagger import Tagger
+
+# What each route needs; docs/service.md has the same table.
+ROLES = {
+    "open": """GET / GET /docs GET /page/app.css GET /page/app.js GET /page/docs.js
+        GET /page/icon.svg GET /health/live GET /health/ready""",
+    "read": """POST /v1/suggest POST /v1/explain GET /v1/items GET /v1/tags GET /v1/next
+        GET /v1/items/{id} GET /v1/items/{id}/history GET /v1/people
+        GET /v1/review GET /v1/candidates GET /v1/promises
+        GET /v1/tags/similar GET /v1/tags/health GET /v1/duplicates
+        GET /v1/progress GET /v1/info GET /metrics GET /openapi.json""",
+    "write": """POST /v1/learn POST /v1/forget POST /v1/pool POST /v1/pool/remove GET /ls GET /ls/
+        POST /v1/candidates POST /v1/apply POST /v1/lease POST /v1/lease/release
+        GET /ls/health GET /ls/versions POST /ls/setup POST /ls/predict POST /ls/webhook""",
+    "admin": """POST /v1/tags/declare POST /v1/tags/describe POST /v1/tags/rename
+        POST /v1/tags/merge POST /v1/tags/remove POST /v1/refit
+        POST /v1/tags/exclusive POST /v1/tags/promise
+        POST /v1/snapshot POST /v1/label-studio/pull""",
+}
+NEEDED = {
+    (method, path): role
+    for role, routes in ROLES.items()
+    for method, path in zip(routes.split()[::2], routes.split()[1::2], strict=True)
+}
 
 
 @pytest.fixture
@@ -77,6 +104,25 @@ def test_why_has_the_neighbours_text_and_what_spoke_for_each_tag(client):
     assert set(told["parts"]) == {"python"}
 
 
+def test_the_next_item_is_another_question_than_any_item(client):
+    learn(client, item("1", "sort a list", "python"), item("2", "swim", "sea"))
+    items = {"items": [{"text": "sort this list"}]}
+    for asked, tag in (({}, "python"), ({"next": False}, "python"), ({"next": True}, "sea")):
+        told = client.post("/v1/suggest", json={**items, **asked}).json()["items"][0]
+        assert told["tags"] == [tag]
+        why = client.post("/v1/explain", json={**items, **asked}).json()["items"][0]
+        assert why["tags"] == [tag]
+        assert [*why["parts"]] == [tag]
+
+
+def test_the_item_that_is_asked_about_by_its_id_speaks_first(client):
+    learn(client, item("1", "sort a list", "python"), item("2", "sort a list", "lists"))
+    for name, tag in (("1", "python"), ("2", "lists")):
+        asked = {"items": [{"id": name, "text": "sort a list"}]}
+        assert client.post("/v1/suggest", json=asked).json()["items"][0]["tags"] == [tag]
+        assert client.post("/v1/explain", json=asked).json()["items"][0]["tags"] == [tag]
+
+
 def test_numbers_and_named_values_are_items_too(client):
     numbers = [{"id": 1, "x": [0.5, 2], "y": ["a"]}, {"id": "2", "x": [3, 4.5], "y": []}]
     assert learn(client, *numbers)["n"] == 2
@@ -84,6 +130,39 @@ def test_numbers_and_named_values_are_items_too(client):
     assert told.status_code == 200
     wrong = client.post("/v1/suggest", json={"items": [{"text": "t"}]})
     assert (wrong.status_code, wrong.json()["field"]) == (422, "items")
+
+
+def test_items_tell_who_gave_their_tags_when_and_through_what(tmp_path):
+    tokens = Tokens(tmp_path / "tokens.json")
+    secret = tokens.add("anna", "write")
+    with serving(tmp_path, is_open=False) as client:
+        client.headers["Authorization"] = f"Bearer {secret}"
+        learn(client, item("1", "a b", "py"))
+        client.headers["X-Tagstream-Source"] = "page"
+        learn(client, item("2", "b c", "python"))
+        body = {
+            "action": "ANNOTATION_CREATED",
+            "project": {
+                "id": 1,
+                "label_config": '<View><Text name="t" value="$text"/>'
+                '<Choices name="c" toName="t"><Choice value="sea"/></Choices></View>',
+            },
+            "task": {"id": 5, "data": {"text": "swim"}},
+            "annotation": {"id": 7, "updated_at": "2026-11-16T10:00:09Z", "result": []},
+        }
+        assert client.post("/ls/webhook", json=body).status_code == 201
+        third, second, first = client.get("/v1/items").json()["items"]
+        assert (first["who"], first["source"]) == ("anna", "http")
+        assert (second["who"], second["source"]) == ("anna", "page")
+        assert (third["who"], third["source"]) == ("anna", "label studio")
+        assert first["when"] <= second["when"] <= third["when"]
+        assert first["when"].endswith("+00:00")
+
+
+def test_without_tokens_changes_are_made_by_local(client):
+    learn(client, item("1", "a b", "py"))
+    (found,) = client.get("/v1/items").json()["items"]
+    assert (found["who"], found["source"]) == ("local", "http")
 
 
 def test_forget_and_tags(client):
@@ -107,6 +186,25 @@ def test_forget_and_tags(client):
     assert client.get("/v1/items?tag=sea").json()["items"] == []
     assert client.post("/v1/tags/remove", json={"tag": "snake"}).json()["n"] == 1
     assert client.get("/v1/tags").json() == {"tags": []}
+
+
+def test_tags_are_declared_and_described(tmp_path):
+    with serving(tmp_path, tagger=Tagger) as client:
+        declared = {"tags": {"travel": "train, hotel", "music": ""}, "key": "d"}
+        assert client.post("/v1/tags/declare", json=declared).json()["n"] == 1
+        assert client.post("/v1/tags/declare", json=declared).json()["duplicates"] == 1
+        assert client.post("/v1/tags/declare", json={"tags": ["sport"]}).json()["n"] == 1
+        about = {"tag": "sport", "about": "football"}
+        assert client.post("/v1/tags/describe", json=about).json()["n"] == 1
+        found = {tag["tag"]: tag["about"] for tag in client.get("/v1/tags").json()["tags"]}
+        assert found == {"travel": "train, hotel", "music": "", "sport": "football"}
+        asked = {"items": [{"text": "a cheap hotel"}]}
+        (said,) = client.post("/v1/suggest", json=asked).json()["items"]
+        assert next(iter(said["scores"])) == "travel"
+        unknown = client.post("/v1/tags/describe", json={"tag": "x", "about": "y"})
+        assert (unknown.status_code, unknown.json()["field"]) == (404, "tag")
+        for bad in ({"tags": []}, {"tags": {}}, {"tags": {"a": 3}}, {"tags": {"": "x"}}, {}):
+            assert client.post("/v1/tags/declare", json=bad).status_code == 422
 
 
 def test_info_progress_snapshot_and_metrics(client, tmp_path):
@@ -151,7 +249,7 @@ def test_what_to_tag_next(client):
     learn(client, item("1", "sort list", "a"), item("2", "swim sea", "b"))
     pool = [{"id": "p1", "text": "sort list"}, {"id": "p2", "text": "sort swim salt"}]
     assert client.post("/v1/pool", json={"items": pool}).json()["n"] == 2
-    told = client.get("/v1/next?n=2").json()
+    told = client.get("/v1/next?n=2&order=unsure").json()
     assert [found["id"] for found in told["items"]] == ["p2", "p1"]
     assert told["items"][0]["certainty"] < told["items"][1]["certainty"]
     learn(client, item("p2", "sort swim salt", "b"))
@@ -206,7 +304,7 @@ def test_the_example_fills_a_new_folder_once(tmp_path):
         service = Service(tmp_path, FakeTagger)
         service.first = example_changes()
         with service:
-            assert (service.log.position, len(service.pool)) == (156, 30)
+            assert (service.log.position, len(service.pool)) == (157, 30)
     service = Service(tmp_path, FakeTagger).start()
     service.submit(Change("forget", [{"id": "example-1"}], [None])).result(60)
     service.close()
@@ -227,12 +325,14 @@ def test_the_example_fills_a_new_folder_once(tmp_path):
         ),
         ("suggest", {"items": [{"text": "a", "x": [1]}]}, 422, "items[0]", "either text or x"),
         ("suggest", {"items": [{"text": "a"}, {"x": [1]}]}, 422, "items", "must be all texts"),
+        ("suggest", {"items": [{"text": "a"}], "next": "yes"}, 422, "next", "valid boolean"),
+        ("explain", {"items": [{"text": "a"}], "next": 1}, 422, "next", "valid boolean"),
         ("suggest", {"items": [{"text": "a"}], "top": 0}, 422, "top", "must be greater than"),
         ("suggest", {"items": [{"text": "a", "z": 1}]}, 422, "items[0].z", "must not be there"),
         ("suggest", {"items": [{"x": ["a"]}]}, 422, "items[0].x[0]", "must be a valid number"),
         ("suggest", {"items": [{"x": [1e300]}]}, 422, "items[0].x[0]", "less than or equal"),
         ("learn", {"items": [{"text": "a", "y": []}]}, 422, "items[0].id", "must be there"),
-        ("learn", {"items": [{"id": "1", "text": "a"}]}, 422, "items[0].y", "must be there"),
+        ("learn", {"items": [{"id": "1", "text": "a"}]}, 422, "items[0]", "must have y or no"),
         ("learn", {"items": [item("1", "a", "")]}, 422, "items[0].y[0]", "at least 1 character"),
         ("learn", {"items": [item("1", "a", " b")]}, 422, "items[0].y[0]", "begin or end"),
         ("learn", {"items": [item("1", "a", "b\n")]}, 422, "items[0].y[0]", "printable"),
@@ -305,7 +405,7 @@ bodies = st.recursive(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(path=st.sampled_from(sorted(ROLES)), body=bodies | json_values)
+@given(path=st.sampled_from(sorted({path for _, path in NEEDED})), body=bodies | json_values)
 def test_no_body_makes_the_service_fail(shared, path, body):
     content = json.dumps(body).encode()
     answer = shared.post(path, content=content, headers={"content-type": "application/json"})
@@ -403,24 +503,17 @@ def test_roles(tmp_path):
         "/v1/pool/remove": {"ids": ["1"]},
         "/v1/snapshot": {},
     }
-    order = ["read", "write", "admin"]
+    order = ["open", "read", "write", "admin"]
     with serving(tmp_path, is_open=False) as client:
-        for path, needed in ROLES.items():
-            get = path in ("/v1/tags", "/v1/info", "/v1/next", "/v1/items", "/v1/progress",
-                           "/metrics", "/ls", "/ls/", "/ls/health", "/ls/versions")  # fmt: skip
-            for role in (None, *order):
-                headers = {"Authorization": f"Bearer {secrets[role]}"} if role else {}
-                if get:
-                    status = client.get(path, headers=headers).status_code
-                else:
-                    status = client.post(path, json=bodies.get(path, {}), headers=headers)
-                    status = status.status_code
-                if role is None:
-                    assert status == 401, path
-                elif order.index(role) < order.index(needed):
-                    assert status == 403, path
-                else:
+        for (method, path), needed in NEEDED.items():
+            for role in order:
+                headers = {"Authorization": f"Bearer {secrets[role]}"} if role in secrets else {}
+                body = None if method == "GET" else bodies.get(path, {})
+                status = client.request(method, path, json=body, headers=headers).status_code
+                if order.index(role) >= order.index(needed):
                     assert status not in (401, 403, 500), path
+                else:
+                    assert status == (401 if role == "open" else 403), path
         wrong = {"Authorization": "Bearer tgs_wrong"}
         assert client.get("/v1/info", headers=wrong).status_code == 401
         assert client.get("/health/ready").status_code == 200
@@ -428,6 +521,25 @@ def test_roles(tmp_path):
         tokens.revoke("read")
         gone = {"Authorization": f"Bearer {secrets['read']}"}
         assert client.get("/v1/info", headers=gone).status_code == 401
+
+
+def test_every_token_is_compared_in_constant_time_whether_one_fits_or_not(tmp_path, monkeypatch):
+    tokens = Tokens(tmp_path / "tokens.json")
+    secrets = [tokens.add(f"{i}", "read") for i in range(5)]
+    compared: list[tuple[str, str]] = []
+    usual = hmac.compare_digest
+
+    def compare(a: str, b: str) -> bool:
+        compared.append((a, b))
+        return usual(a, b)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for guess in (secrets[0], secrets[-1], secrets[0][:-1] + "!", "tgs_", "é", ""):
+        compared.clear()
+        found = tokens.find(guess)
+        assert (found is not None) == (guess in secrets)
+        assert [a for a, _ in compared] == [token.digest for token in tokens.all]
+        assert {len(b) for _, b in compared} == {64}  # digests, never the secrets
 
 
 def test_a_closed_service_without_tokens_lets_nobody_in(tmp_path):
@@ -503,6 +615,67 @@ def test_addresses():
     assert not gate.is_loopback("127.evil.example")
 
 
-def test_every_route_has_a_role_or_is_open_on_purpose(shared):
-    paths = set(shared.get("/openapi.json").json()["paths"])
-    assert paths - set(ROLES) == {"/health/live", "/health/ready"}
+def test_every_route_says_its_role_as_the_table_and_the_docs_do(shared):
+    with_gate = create_app(shared.service)
+    roles = {
+        (method, path.replace(":path}", "}")): r for (method, path), r in with_gate.roles.items()
+    }
+    assert roles == NEEDED
+    page = (Path(__file__).parents[1] / "docs" / "service.md").read_text(encoding="utf-8")
+    told = {}
+    for role, routes in re.findall(r"^\| (none|`\w+`) \| (`[A-Z]+ /.*) \|$", page, re.MULTILINE):
+        for method, path in re.findall(r"`([A-Z]+) (/\S*)`", routes):
+            told[method, path] = "open" if role == "none" else role.strip("`")
+    assert told == NEEDED
+    listed = shared.get("/openapi.json").json()["paths"]
+    shown = {(method.upper(), path): found["x-role"] for path, methods in listed.items()
+             for method, found in methods.items()}  # fmt: skip
+    assert shown.items() <= NEEDED.items()
+    assert len(shown) > 20
+
+
+@pytest.mark.parametrize("path", ["/silent", "/items/{id}"])
+def test_a_route_without_a_role_does_not_start(path):
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    app.get(path)(lambda: None)
+    with pytest.raises(RuntimeError, match="must say its role"):
+        roles_of(app)
+
+
+def test_a_malformed_origin_is_answered_clearly(client):
+    for origin in ("http://[", "http://[x]", "//["):
+        for method, path in (("GET", "/v1/info"), ("POST", "/v1/learn")):
+            answer = client.request(method, path, json={}, headers={"origin": origin})
+            assert (answer.status_code, answer.json()["field"]) == (400, "Origin")
+    assert client.get("/v1/info", headers={"origin": "null"}).status_code == 200
+
+
+def test_a_token_in_a_path_that_is_nearly_right_is_not_logged(tmp_path, caplog):
+    secret = Tokens(tmp_path / "tokens.json").add("label studio", "write")
+    quoted = "".join(f"%{ord(letter):02x}" for letter in secret)
+    paths = [
+        f"/ls/kye/{secret}/webhook", f"/LS/key/{secret}/webhook", f"//ls/key/{secret}/webhook",
+        f"/ls/key//{secret}", f"/ls//key/{secret}/health", f"/key/{secret}", f"/{secret}",
+        f"/ls/key{secret}/health", f"/ls/{secret}/health", f"/ls/kye/{quoted}/webhook",
+        f"/v1/info/{secret}", f"/v1/info?token={secret}", f"/ls/key/{secret}/{secret}",
+        "/a" * 2000, f"/ls/health;{secret}",
+    ]  # fmt: skip
+    with caplog.at_level(logging.INFO), serving(tmp_path, is_open=False) as client:
+        for path in paths:
+            for method in ("GET", "POST", "PUT"):
+                client.request(method, path, headers={"x-request-id": secret})
+        client.request(secret, "/v1/info")
+    ours = [record for record in caplog.records if record.name.startswith("tagstream")]
+    lines = [json.loads(JsonLines().format(record)) for record in ours]
+    text = json.dumps(lines)
+    assert len(lines) >= 3 * len(paths)
+    assert secret not in text
+    assert secret[4:] not in text
+    shown = {line["path"] for line in lines if "path" in line}
+    assert {"/ls/*/*/webhook", "/*", "/v1/info"} <= shown
+    assert max(map(len, shown)) < 100
+
+
+def test_a_path_with_a_slash_too_many_is_not_there(client):
+    assert client.get("/v1/info/").status_code == 404
+    assert client.post("/v1/learn/", json={}).status_code == 404

@@ -1,5 +1,7 @@
 """The service killed at any moment: nothing acknowledged is lost, nothing is learnt twice.
 
+The recovery of a damaged log is killed too: whatever could be read is there in the end.
+
 A driver process imports everything once and then forks the services that are killed, so that many
 kills cost little time.  Run as a script, this file is that driver.  Its children take changes from
 several threads at once and write a line for each acknowledgement into a pipe; a child that died is
@@ -10,12 +12,16 @@ keys.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 from subprocess import PIPE
@@ -26,12 +32,26 @@ import pytest
 from changes import change_of
 from fake_tagger import FakeTagger
 from tagstream.serve import writer
-from tagstream.serve.log import EventLog
+from tagstream.serve.log import Event, EventLog
+from tagstream.serve.recovery import open_log, remove_copy
 from tagstream.serve.writer import Service
-from tagstream.tagger import Tagger
+from tagstream.tagger import Tagger, warm_up
 
-# What is served: one that is quick, so that the kills hit the log, and the real one.
-TAGGERS: dict[str, Any] = {"fake": FakeTagger, "real": Tagger}
+
+class FrailTagger(FakeTagger):
+    """Fails on some items, after it has changed half of its state: they are quarantined."""
+
+    def learn(self, records: Any) -> int:
+        for record in [records] if isinstance(records, dict) else records:
+            super().learn(record)
+            if record["text"].startswith("tent"):
+                self.items.clear()
+                raise IndexError("a fault in a fit")
+        return len(records)
+
+
+# What is served: one that is quick, so that the kills hit the log; one that fails; the real one.
+TAGGERS: dict[str, Any] = {"fake": FakeTagger, "frail": FrailTagger, "real": Tagger}
 
 
 def state_of(tagger: Any, scratch: Path) -> bytes:
@@ -101,7 +121,7 @@ def drive(kind: str, folder: str, seed: int, kills: int) -> dict[str, Any]:
     acknowledged: set[int] = set()
     refused: set[int] = set()
     killed = working = 0
-    writer.warm_up(TAGGERS[kind])
+    warm_up(TAGGERS[kind])
     assert threading.active_count() == 1  # a fork keeps only this thread
     while killed < kills:
         # Each child gets a fresh stretch of work and whatever the last one did not answer.
@@ -132,7 +152,7 @@ def replay(kind: str, folder: Path) -> tuple[list[str], Any]:
     """The keys of the log and the tagger of an undisturbed run over it."""
     log = EventLog(folder / "events.db")
     events = [*log.after(0)]
-    tagger = TAGGERS[kind]()
+    tagger = Tagger() if kind == "real" else FakeTagger()
     for event in events:
         writer.apply_events(tagger, [event])
     log.close()
@@ -154,7 +174,9 @@ def check(kind: str, tmp_path: Path, seed: int, kills: int) -> dict[str, Any]:
     with Service(folder, TAGGERS[kind]) as service:
         served = state_of(service._tagger, tmp_path / "served")
         assert served == state_of(undisturbed, tmp_path / "undisturbed")
-        if kind == "fake":
+        if kind == "frail":
+            assert service.log.of_kinds("quarantine")
+        if kind != "real":
             stored = {name: sorted(item["y"]) for name, item in undisturbed.items.items()}
             assert service.read().view.n_items == len(stored)
             newest = {name: service.log.newest(name) for name in stored}
@@ -174,5 +196,113 @@ def test_a_thousand_kills_lose_nothing_and_repeat_nothing(tmp_path, kind, seed):
     check(kind, tmp_path, seed=100 + seed, kills=100)
 
 
+# ---------------------------------------------------------------------- recovery
+def damaged(folder: Path, how: int) -> None:
+    """Make a folder whose log was not closed and is damaged, in one of several ways."""
+    folder.mkdir(parents=True)
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    log = EventLog(scratch / "events.db")
+    for i in range(40):
+        with log.transaction():
+            log.append(Event("learn", f"k{i}", {"id": f"{i % 30}", "text": f"w{i}", "y": ["a"]}))
+            log.put_in_pool([(f"p{i}", {"text": f"waiting {i}"})])
+    for path in scratch.iterdir():  # as a kill leaves it: the last events are in the -wal
+        shutil.copy(path, folder)
+    log.close()
+    shutil.rmtree(scratch)
+    path = folder / "events.db"
+    statement = (
+        "DELETE FROM events WHERE position IN (7, 8, 30)",
+        "UPDATE events SET body = '{}' WHERE position = 20",
+        "UPDATE events SET who = 'eve' WHERE position > 35",
+        "DELETE FROM pool",  # and the file is no database, see below
+    )[how]
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    with connection:
+        connection.execute(statement)
+    for ending in ("", "-wal"):  # again, as if it were not closed
+        shutil.copy(f"{path}{ending}", f"{path}{ending}.kept")
+    connection.close()
+    for ending in ("-wal", ""):
+        os.replace(f"{path}{ending}.kept", f"{path}{ending}")
+    if how == 3:  # as version 0.2 leaves it if it is killed while it recovers
+        for ending in ("-wal", ""):
+            os.rename(f"{path}{ending}", f"{path}.damaged-1{ending}")
+
+
+def what_is_left(path: Path) -> tuple[list[Any], list[Any], list[str]]:
+    """The events, the pool, and the files of a log."""
+    log, losses = open_log(path)
+    assert losses == []
+    events = [event.line() for event in log.after(0)]
+    pool = log.pool()
+    log.close()
+    return events, pool, sorted(p.name for p in path.parent.iterdir())
+
+
+def drive_recovery(folder: Path, seed: int, kills: int) -> dict[str, int]:
+    """Kill recoveries again and again; each must end as an undisturbed one does."""
+    rng = random.Random(seed)
+    killed = held = decided = rounds = 0
+    wanted = []
+    for how in range(4):
+        damaged(folder / f"{how}" / "undisturbed", how)
+        start = time.perf_counter()
+        path = folder / f"{how}" / "undisturbed" / "events.db"
+        open_log(path, accept_loss=True)[0].close()
+        wanted.append((what_is_left(path), time.perf_counter() - start))
+        assert len(wanted[-1][0][0]) > 30
+    while killed < kills:
+        how = rounds % 4
+        rounds += 1
+        path = folder / "round" / "events.db"
+        damaged(path.parent, how)
+        expected, seconds = wanted[how]
+        while True:
+            pid = os.fork()
+            if pid == 0:
+                signal.setitimer(signal.ITIMER_REAL, rng.random() * 2 * seconds + 1e-6)
+                open_log(path, accept_loss=True)[0].close()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                os._exit(0)
+            rng.random()  # the child has its own: the next moment is another one
+            if not os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
+                break
+            killed += 1
+            if rng.random() < 0.5:  # a start that accepts nothing, in between
+                log, losses = open_log(path)
+                log.close()
+                held += bool(losses)
+                decided += not losses
+                remove_copy(path)
+        assert what_is_left(path) == expected, how
+        shutil.rmtree(path.parent)
+    return {"killed": killed, "held": held, "decided": decided, "rounds": rounds}
+
+
+def check_recovery(tmp_path: Path, seed: int, kills: int) -> None:
+    script = [sys.executable, __file__, "recovery", str(tmp_path / "f"), str(seed), str(kills)]
+    told = json.loads(subprocess.run(script, check=True, stdout=PIPE).stdout)
+    assert told["killed"] >= kills
+    assert told["held"] > 0
+
+
+def test_thirty_kills_of_a_recovery_are_harmless(tmp_path):
+    check_recovery(tmp_path, seed=1, kills=30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_a_thousand_kills_of_a_recovery_are_harmless(tmp_path, seed):
+    check_recovery(tmp_path, seed=100 + seed, kills=100)
+
+
 if __name__ == "__main__":
-    print(json.dumps(drive(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    kind, where, *numbers = sys.argv[1:]
+    if kind == "recovery":
+        logging.disable(logging.CRITICAL)
+        print(json.dumps(drive_recovery(Path(where), *map(int, numbers))))
+    else:
+        print(json.dumps(drive(kind, where, *map(int, numbers))))

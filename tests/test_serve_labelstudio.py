@@ -170,6 +170,31 @@ def test_a_task_without_text_gets_an_empty_result_in_its_place(client):
     assert [told["result"] for told in results] == [[], []]
 
 
+@pytest.mark.parametrize(
+    ("tasks", "field", "message"),
+    [
+        ([task(i, "t") for i in range(1001)], "tasks", "at most 1000 items, got 1001"),
+        ([task(1, "t"), task(2, "a" * 100_001)], "tasks[1].data.text", "at most 100000 characters"),
+        ([task(1, "\ud800")], "tasks[0].data.text", "must be a valid string"),
+    ],
+)
+def test_predictions_obey_the_limits(client, tasks, field, message):
+    body = json.dumps({"tasks": tasks, "label_config": CONFIG})
+    answer = client.post("/ls/predict", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert message in answer.json()["error"]
+
+
+def test_very_many_deletions_at_once_are_refused(client):
+    told = {
+        "action": "ANNOTATIONS_DELETED",
+        "project": PROJECT,
+        "annotations": [{"id": 1}] * 10_001,
+    }
+    answer = client.post("/ls/webhook", json=told)
+    assert (answer.status_code, answer.json()["field"]) == (422, "annotations")
+
+
 @pytest.mark.parametrize("action", ["PROJECT_UPDATED", "TASKS_CREATED", "LABEL_LINK_CREATED", None])
 def test_actions_that_do_not_matter_are_answered(client, action):
     assert tell(client, {"action": action, "project": PROJECT}) == {"n": 0, "duplicates": 0}
@@ -296,7 +321,7 @@ class Studio(http.server.BaseHTTPRequestHandler):
         allowed = (f"Token {self.token}", "Bearer fresh")
         if self.headers["Authorization"] not in allowed:
             self._answer(401, {})
-        elif self.path == "/api/projects/1/export?exportType=JSON":
+        elif self.path == "/api/projects/1/export?exportType=JSON&download_all_tasks=true":
             self._answer(200, self.tasks)
         else:
             self._answer(404, {})
@@ -356,7 +381,8 @@ def test_a_task_that_is_gone_does_not_silence_the_annotation_of_its_number(clien
     old = Change("forget", [{"id": "ls:1:600"}], ["ls:1:600:gone:2"])
     client.service.submit(old).result(60)
     Studio.tasks = []
-    train(client)
+    pull = client.post("/v1/label-studio/pull", json={"project": 1, "forget_missing": True})
+    assert (pull.status_code, pull.json()["forgotten"]) == (200, 1)
     assert items(client) == {}
     for number in (500, 600):
         told = annotated("ANNOTATION_CREATED", annotation(number, number - 1, "sea"), "dive deep")
@@ -387,8 +413,6 @@ def test_training_that_fails_changes_nothing_and_is_told(client, studio, caplog)
 def test_the_project_is_remembered_by_the_next_start(tmp_path, studio):
     with serving(tmp_path) as client:
         setup(client, studio)
-    kept = tmp_path / "label-studio.json"
-    assert kept.stat().st_mode & 0o777 == 0o600
     Studio.tasks = [task(1, "missed") | {"annotations": [annotation(1, 1, "sea")]}]
     with serving(tmp_path) as client:
         train(client)

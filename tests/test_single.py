@@ -7,7 +7,7 @@ import pytest
 
 from checks import assert_same_state
 from tagstream import OML, make_stream, projection
-from tagstream.models import oml, single
+from tagstream.learners import oml, single
 
 pytestmark = pytest.mark.exact
 

@@ -7,9 +7,9 @@ import copy
 import numpy as np
 import pytest
 
-from tagstream.examples import Examples
-from tagstream.labels import Labels
-from tagstream.space import FULL_RANK, Space
+from tagstream.labels.read import Labels
+from tagstream.metric.space import FULL_RANK, Space
+from tagstream.store.sums import Examples
 
 
 def labels(rng, n, q, share=0.4):

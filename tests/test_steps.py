@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tagstream import threads
-from tagstream.steps import PAUSE, Slowly, Work, finish
+from tagstream.execution import threads
+from tagstream.execution.steps import PAUSE, Slowly, Work, finish
 
 
 def total(numbers, seen):

@@ -44,8 +44,7 @@ def small(**params):
 def state(tagger):
     return {
         "learner": tagger.learner.to_state() if tagger.n_items else None,
-        "texts": dict(tagger._texts),
-        "characters": tagger._n_characters,
+        "texts": dict(tagger._stored_texts()),
         "seen": tagger._seen.copy(),
         "featurizer": None if tagger.featurizer is None else tagger.featurizer.to_state(),
     }
@@ -81,7 +80,7 @@ def test_however_records_come_the_state_is_the_same(form):
         for record in some:
             assert other.learn(record) == Learnt(new=1)
     elif form == "batch":
-        from tagstream.data.records import as_batch
+        from tagstream.records.record import as_batch
 
         other.learn(as_batch(some))
     else:
@@ -198,6 +197,76 @@ def test_a_suggestion_is_that_of_the_checked_rows():
             assert value == round(float(row[tagger.tags.index(tag)]), 6)
     with pytest.raises(ValueError, match="rows must have 262144 features, got 7"):
         tagger.learner.scores_of(rows[:, :7])
+
+
+# ---------------------------------------------------------------------- items that are equal
+
+
+def with_twins(kind):
+    """Return a tagger with three equal items, each corrected to another tag, and what they are."""
+    tagger, some = Tagger(), records(70)
+    twin = {"text": "beach ski bread"}
+    if kind == "x":
+        rng = np.random.default_rng(3)
+        some = [{"id": r["id"], "x": rng.normal(size=4).tolist(), "y": r["y"]} for r in some]
+        twin = {"x": [0.25, -1.5, 0.5, 2.0]}
+    tagger.learn(some)
+    tags = {"a": ["sea"], "b": ["snow"], "c": ["food"]}
+    tagger.learn([{"id": name, **twin, "y": []} for name in tags])
+    for name, own in tags.items():
+        tagger.relabel(name, own)
+    return tagger, twin, tags
+
+
+@pytest.mark.parametrize("as_next", [False, True])
+@pytest.mark.parametrize("kind", ["text", "x"])
+def test_of_equal_items_the_one_whose_id_is_asked_about_speaks(kind, as_next):
+    tagger, twin, tags = with_twins(kind)
+    asked = [{"id": name, **twin} for name in tags]
+    for reader in (tagger, tagger.view()):
+        told = reader.suggest(asked, next=as_next)
+        assert [one.tags for one in told] == [*tags.values()]
+        for record, one in zip(asked, told, strict=True):
+            alone = reader.suggest(record, next=as_next)
+            assert alone.scores == pytest.approx(one.scores, abs=2e-6)
+            why = reader.explain(record, next=as_next)
+            assert (why.copy_of.id, why.corrected) == (record["id"], True)
+            assert [*why.parts] == one.tags
+            for tag in one.tags:
+                assert why.scores[tag] == pytest.approx(one.scores[tag], abs=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["text", "x"])
+def test_an_id_alone_decides_nothing(kind):
+    tagger, twin, tags = with_twins(kind)
+    other = {"text": "beach ski cheese"} if kind == "text" else {"x": [0.25, -1.5, 0.5, 2.001]}
+    for content, names in ((other, [*tags, "r3", "nobody"]), (twin, ["r3", "nobody"])):
+        want, why = tagger.suggest(content), tagger.explain(content)
+        for name in names:
+            assert tagger.suggest({"id": name, **content}) == want
+            assert tagger.explain({"id": name, **content}) == why
+        mixed = [content, {"id": "nobody", **content}, {"id": None, **content}]
+        assert tagger.suggest(mixed) == tagger.suggest([content] * 3)
+
+
+@pytest.mark.parametrize("as_next", [False, True])
+def test_a_question_with_an_id_changes_nothing_that_is_learnt(as_next):
+    tagger, twin, tags = with_twins("text")
+    other = with_twins("text")[0]
+    for name in tags:
+        tagger.suggest({"id": name, **twin}, next=as_next)
+        tagger.explain({"id": name, **twin}, next=as_next)
+        new = {"id": f"another {name}", **twin, "y": ["sea"]}
+        tagger.learn(new)
+        other.learn(new)
+    assert_same_state(state(tagger), state(other))
+
+
+def test_learners_without_a_head_or_items_take_ids():
+    for learner in (KNN(), OML(head=False, random_state=0), OLANSGD()):
+        tagger = Tagger(learner)
+        tagger.learn([{"id": i, "x": [i % 5, i % 3], "y": [f"t{i % 2}"]} for i in range(40)])
+        assert tagger.suggest({"id": 3, "x": [3, 0]}) == tagger.suggest({"x": [3, 0]})
 
 
 def test_checked_rows_are_learnt_as_partial_fit_learns_them():
@@ -524,6 +593,17 @@ def test_with_a_window_texts_of_lost_items_go():
     assert tagger._n_characters == sum(map(len, tagger._texts.values()))
 
 
+def test_the_texts_that_are_saved_do_not_depend_on_the_cuts(tmp_path):
+    some, files = records(281, named=False), []
+    for cuts in ([0, 281], [0, 270, 281]):  # the second one looks for lost items twice
+        tagger = Tagger(KNN(window=1))
+        for first, last in itertools.pairwise(cuts):
+            tagger.learn(some[first:last])
+        tagger.save(tmp_path / "m.tgs")
+        files.append((tmp_path / "m.tgs").read_bytes())
+    assert files[0] == files[1]
+
+
 def test_whether_an_id_is_known_does_not_depend_on_the_cuts():
     some = records(60)
     again = [*some[:20], *[r | {"y": ["late"]} for r in some[5:20]], *some[20:50], *some[12:30]]
@@ -597,7 +677,7 @@ def test_bad_numbers_change_nothing(x, before):
 def test_a_query_must_be_a_record():
     tagger = Tagger(KNN())
     tagger.learn(records(5))
-    for bad in ({}, {"text": 3}, {"x": [1.0]}, ["a"], "text"):
+    for bad in ({}, {"text": 3}, {"x": [1.0]}, [3], 3):
         with pytest.raises((DataError, ValueError), match="must"):
             tagger.suggest(bad)
 

@@ -21,7 +21,7 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 
 import reference
-from tagstream.text import (
+from tagstream.features import (
     FEATURIZERS,
     Columns,
     Encoder,

@@ -7,11 +7,12 @@ import threading
 import numpy as np
 import pytest
 
-from tagstream import KNN, OML, make_stream, threads
-from tagstream.examples import Examples
-from tagstream.labels import Labels
-from tagstream.models import neighbors
-from tagstream.threads import in_threads
+from tagstream import KNN, OML, make_stream
+from tagstream.execution import threads
+from tagstream.execution.threads import in_threads
+from tagstream.labels.read import Labels
+from tagstream.learners import neighbors
+from tagstream.store.sums import Examples
 
 
 @pytest.fixture(params=[1, 2, 5])

@@ -16,14 +16,18 @@ from tagstream.version import __version__
 
 if TYPE_CHECKING:
     from tagstream.checks import DataError
-    from tagstream.data import Dataset, load, make_stream
-    from tagstream.evaluate import holdout, prequential
-    from tagstream.metrics import MultiLabelScores
-    from tagstream.models import KNN, OLANSGD, OML, OSMLELM, PublishedOML
-    from tagstream.persist import load as load_model
-    from tagstream.persist import save as save_model
+    from tagstream.evaluation.evaluate import holdout, prequential
+    from tagstream.evaluation.metrics import MultiLabelScores
+    from tagstream.features import Encoder, TextFeatures
+    from tagstream.files.persist import load as load_model
+    from tagstream.files.persist import save as save_model
+    from tagstream.learners.knn import KNN
+    from tagstream.learners.oml import OML
+    from tagstream.paper.methods.olansgd import OLANSGD
+    from tagstream.paper.methods.osml_elm import OSMLELM
+    from tagstream.paper.methods.published import PublishedOML
+    from tagstream.records import Dataset, load, make_stream
     from tagstream.tagger import Tagger
-    from tagstream.text import Encoder
 
 
 __all__ = [
@@ -37,6 +41,7 @@ __all__ = [
     "MultiLabelScores",
     "PublishedOML",
     "Tagger",
+    "TextFeatures",
     "__version__",
     "holdout",
     "load",
@@ -49,30 +54,32 @@ __all__ = [
 # Public names are imported when first asked for: the command line must start at once, and
 # reading a file needs no compiler.
 _HOMES = {
-    "KNN": "models.KNN",
-    "OLANSGD": "models.OLANSGD",
-    "OML": "models.OML",
-    "OSMLELM": "models.OSMLELM",
-    "DataError": "checks.DataError",
-    "Dataset": "data.Dataset",
-    "Encoder": "text.Encoder",
-    "MultiLabelScores": "metrics.MultiLabelScores",
-    "PublishedOML": "models.PublishedOML",
-    "Tagger": "tagger.Tagger",
-    "holdout": "evaluate.holdout",
-    "load": "data.load",
-    "load_model": "persist.load",
-    "make_stream": "data.make_stream",
-    "prequential": "evaluate.prequential",
-    "save_model": "persist.save",
+    "KNN": "learners.knn",
+    "OLANSGD": "paper.methods.olansgd",
+    "OML": "learners.oml",
+    "OSMLELM": "paper.methods.osml_elm",
+    "DataError": "checks",
+    "Dataset": "records",
+    "Encoder": "features",
+    "MultiLabelScores": "evaluation.metrics",
+    "PublishedOML": "paper.methods.published",
+    "Tagger": "tagger",
+    "TextFeatures": "features",
+    "holdout": "evaluation.evaluate",
+    "load": "records",
+    "load_model": "files.persist",
+    "make_stream": "records",
+    "prequential": "evaluation.evaluate",
+    "save_model": "files.persist",
 }
+_CALLED = {"load_model": "load", "save_model": "save"}  # there
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tagstream' has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(".")
-    value = getattr(importlib.import_module(f"tagstream.{module}"), attribute)
+    module = importlib.import_module(f"tagstream.{_HOMES[name]}")
+    value = getattr(module, _CALLED.get(name, name))
     globals()[name] = value
     return value
 

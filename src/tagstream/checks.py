@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array
-from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "DataError",
     "bits_of",
-    "blas_threads",
     "bounded",
     "check_choice",
     "check_number",
@@ -32,8 +28,6 @@ Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = Any  # a C-ordered float array or a canonical CSR matrix, of shape (n, p)
-
-SMALL_PRODUCT = 1e10  # multiplications that one thread does in about a second
 
 # Rows are stored as float32; squares of larger values would leave its range.
 LARGEST_VALUE = 1e15
@@ -122,23 +116,6 @@ def expect_indptr(indptr: npt.NDArray[np.int64], n_entries: int) -> None:
     falls = (indptr[1:] < indptr[:-1]).any()
     if not len(indptr) or indptr[0] != 0 or indptr[-1] != n_entries or falls:
         raise ValueError(f"indptr must rise from 0 to {n_entries}")
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def blas_threads(work: float) -> AbstractContextManager[Any]:
-    """Keep BLAS to one thread while products of so many multiplications are made, unless many.
-
-    Threads that wait for each other cost more than they save on small products, and far more on a
-    busy machine.
-    """
-    if work > SMALL_PRODUCT:
-        return nullcontext()
-    limited: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="blas")
-    return limited
 
 
 def bounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -15,28 +15,61 @@ or all".  With a single label, "f1" suggests it from p = ⅓ on.  For F1 over ma
 by label), where nothing suggested for nothing true counts for nothing, that is right if an F1 of ⅔
 can be had.  For the mean F1 of items, where it counts as 1, p ≥ ½ would be: that is "hamming".
 
+**While little is known.**  A young head is unsure of everything, so every p is low and "balanced"
+would say nothing.  A guess that is wrong costs little then, and one that is right or corrected
+teaches.  So after n items "balanced" is the rule with
+
+    β = ½ + ½/(1 + (n/200)²),
+
+that of the highest F1 at first, and half way between from some 500 items on.  And the empty set
+raises the bar only as often as items without labels were seen: with n_empty of n items of which all
+was known and which had nothing, min(Π(1 − p_i), (n_empty + ½)/(n + 1)) stands for Π(1 − p_i).
+
 These rules look at one item and treat its labels alike.  For the mean F1 of labels (macro-F1) it is
 the other way round: label j is suggested wherever p_j ≥ F_j/2, F_j the best expected F1 of *its*
-suggestions over many items, which the head keeps (:mod:`tagstream.head`).  That is "macro": rare
-and vague labels are suggested from a low p on, common and clear ones from a high one.
+suggestions over many items, which the head keeps (:mod:`tagstream.evidence.head`).  That is
+"macro": rare and vague labels are suggested from a low p on, common and clear ones from a high one.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import check_number
-from tagstream.compilation import compiled
-from tagstream.kernels import PRIOR
+from tagstream.core.compilation import compiled
+from tagstream.core.products import PRIOR
 
-__all__ = ["MACRO", "RULES", "check_rule", "decide"]
+__all__ = ["BALANCED", "MACRO", "RULES", "Seen", "check_rule", "decide", "promise_of"]
 
 RULES = {"balanced": 0.5, "f1": 1.0, "hamming": 0.0}  # β
 MACRO = "macro"  # by label
+BALANCED = "balanced"
+YOUNG = 200.0  # items after which half of the boldness of a young head is gone
 TOP = re.compile(r"top([1-9][0-9]{0,8})")
+PROMISED = re.compile(r"(precision|recall)([5-9][0-9])")
+
+
+def promise_of(rule: object) -> tuple[str, float] | None:
+    """Return what a rule promises, and how much of it; None if it promises nothing.
+
+    Examples
+    --------
+    >>> promise_of("precision95"), promise_of("f1")
+    (('precision', 0.95), None)
+    """
+    match = PROMISED.fullmatch(rule) if isinstance(rule, str) else None
+    return None if match is None else (match[1], int(match[2]) / 100)
+
+
+class Seen(NamedTuple):
+    """How many items were learnt, and how many of these had no label though all was known."""
+
+    n: int
+    n_empty: int
 
 
 def check_rule(name: str, rule: object, *, none: bool = False) -> None:
@@ -44,10 +77,12 @@ def check_rule(name: str, rule: object, *, none: bool = False) -> None:
     if none and rule is None:
         return
     if isinstance(rule, str):
-        if rule not in (*RULES, MACRO) and TOP.fullmatch(rule) is None:
+        known = rule in (*RULES, MACRO) or TOP.fullmatch(rule) or PROMISED.fullmatch(rule)
+        if not known:
             named = ", ".join(map(repr, (*RULES, MACRO)))
             raise ValueError(
-                f"{name} must be one of {named}, 'top' and a number, such as 'top3', "
+                f"{name} must be one of {named}, 'top' and a number, such as 'top3', 'precision' "
+                f"or 'recall' and 50 to 99, such as 'precision95', "
                 f"or a threshold between 0 and 1, got {rule!r}"
             )
         return
@@ -58,6 +93,7 @@ def decide(
     scores: npt.NDArray[np.float64],
     rule: str | float,
     bars: npt.NDArray[np.float64] | None = None,
+    seen: Seen | None = None,
 ) -> npt.NDArray[np.bool_]:
     """Return which labels to suggest, an array of shape (n, q).
 
@@ -65,11 +101,15 @@ def decide(
     ----------
     scores : array of shape (n, q)
         Scores in [0, 1]; for the named rules, probabilities.
-    rule : {"balanced", "f1", "hamming", "macro"}, "top1", "top2", …, or float
+    rule : {"balanced", "f1", "hamming", "macro"}, "top1", …, "precision95", "recall90", …, or float
         One of the named rules; that number of highest scores, equals in the order of the columns,
-        but never a score of 0; or a threshold, where a score that equals it counts.
+        but never a score of 0; what keeps a promised precision or recall of each label; or a
+        threshold, where a score that equals it counts.
     bars : array of shape (q,), optional
-        For "macro": the score from which each label is suggested.
+        For "macro", "precision95", "recall90" and the like: the score from which each label is
+        suggested.
+    seen : Seen, optional
+        For "balanced": what was learnt before.  Without it, the rule is that of very much.
 
     Examples
     --------
@@ -78,6 +118,12 @@ def decide(
     ([[True, False, False, False]], [[True, True, False, False]])
     >>> decide(scores, "top3").tolist(), decide(scores, 0.3).tolist()
     ([[True, True, True, False]], [[True, True, True, False]])
+
+    A head that has seen little speaks sooner:
+
+    >>> unsure = np.array([[0.3, 0.1, 0.1]])
+    >>> decide(unsure, "balanced", seen=Seen(20, 0)).tolist(), decide(unsure, "balanced").tolist()
+    ([[True, False, False]], [[False, False, False]])
     """
     scores = np.asarray(scores, np.float64, order="C")
     if not isinstance(rule, str):
@@ -85,11 +131,15 @@ def decide(
     if rule in RULES:
         chosen, rising = np.empty(scores.shape, np.bool_), scores.copy()
         rising.sort(axis=1)
-        _suggest(scores, rising, RULES[rule], chosen)
+        beta, empty = RULES[rule], 1.0
+        if rule == BALANCED and seen is not None:
+            beta = 0.5 + 0.5 / (1.0 + (seen.n / YOUNG) ** 2)
+            empty = (seen.n_empty + 0.5) / (seen.n + 1.0)
+        _suggest(scores, rising, beta, empty, chosen)
         return chosen
-    if rule == MACRO:
+    if rule == MACRO or PROMISED.fullmatch(rule):
         if bars is None:
-            raise ValueError("decide must not be 'macro' for a learner without a head")
+            raise ValueError(f"decide must not be {rule!r} for a learner without a head")
         return scores >= bars[: scores.shape[1]] - PRIOR
     match = TOP.fullmatch(rule)
     assert match is not None
@@ -104,11 +154,13 @@ def _suggest(
     scores: npt.NDArray[np.float64],
     rising: npt.NDArray[np.float64],
     beta: float,
+    empty: float,
     chosen: npt.NDArray[np.bool_],
 ) -> None:
     """Write which labels of each item reach (1 − β)/2 + βF/2; a row knows nothing of others.
 
-    F is the F1 that can be expected at best, made of the same scores, sorted.
+    F is the F1 that can be expected at best, made of the same scores, sorted.  That nothing is
+    right is no more likely than ``empty``.
     """
     n, q = scores.shape
     for i in range(n):
@@ -116,7 +168,7 @@ def _suggest(
         for j in range(q - 1, -1, -1):
             total += rising[i, j]
             nothing *= 1.0 - rising[i, j]
-        best, hits = nothing, 0.0
+        best, hits = min(nothing, empty), 0.0
         for j in range(q - 1, -1, -1):
             hits += rising[i, j]
             best = max(best, 2.0 * hits / (q - j + total))

@@ -9,16 +9,17 @@ and saves everything in one file.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream import persist
 from tagstream.checks import (
     DataError,
     Rows,
@@ -28,9 +29,8 @@ from tagstream.checks import (
     expect,
     expect_keys,
 )
-from tagstream.data.dataset import Batch
-from tagstream.data.records import CHANGES, as_batch
-from tagstream.text import (
+from tagstream.execution.signals import HELD
+from tagstream.features import (
     FEATURIZERS,
     Columns,
     Encoder,
@@ -40,18 +40,32 @@ from tagstream.text import (
     Text,
     featurizer_for,
 )
+from tagstream.files import persist
+from tagstream.knows.policy import PROMISE, Policy
+from tagstream.notebook import scores_html, summary_html
+from tagstream.records.dataset import Batch
+from tagstream.records.inputs import to_ask, to_learn
+from tagstream.records.record import CHANGES, as_batch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from tagstream.base import StreamClassifier
-    from tagstream.models import Explanation
+    from tagstream.knows.candidates import Candidate
+    from tagstream.knows.duplicates import Duplicates
+    from tagstream.knows.health import TagHealth
+    from tagstream.knows.kept import Kept
+    from tagstream.knows.review import Doubt
+    from tagstream.knows.twins import TagPair
+    from tagstream.learners.estimator import StreamClassifier
+    from tagstream.learners.neighbors import Explanation
 
-__all__ = ["Learnt", "Suggestion", "Tagger", "TaggerView"]
+__all__ = ["Learnt", "Stored", "Suggestion", "Tagger", "TaggerView", "warm_up"]
 
-CHUNK = 1024  # records that are learnt at a time, if they come one after another
+CHUNK = 1000  # records that are learnt at a time, if they come one after another
 SPARE = 256  # texts beyond twice the window before those of lost items are looked for
 HASHED = (Text, Named, Hashing)  # featurizers of which two features may share a column
+LONGEST_ABOUT = 10_000  # characters of a tag's description
+_JOINERS = re.compile(r"[_\-/:|]+")  # that stand for a space in the name of a tag
 LARGEST_TEXTS = 1 << 28  # characters of kept texts; beyond, the newest are not kept
 
 Record = Mapping[str, Any]
@@ -70,11 +84,26 @@ class Suggestion:
     known : bool
         Whether anything in the record was met before, more than chance explains where features
         are hashed.  If not, nothing is suggested and scores are how frequent each tag is.
+    auto : list
+        Those of the suggested tags that may be applied without asking: the tag is set to do so, and
+        the precision that was promised for it is kept at this score (:meth:`Tagger.promise`).
     """
 
     tags: list[Any]
     scores: dict[Any, float]
     known: bool = True
+    auto: list[Any] = field(default_factory=list)
+
+    def _repr_html_(self) -> str:
+        return scores_html(self.tags, self.scores, self.known)
+
+
+class Stored(NamedTuple):
+    """A stored item: its id, its tags, and its text if that is kept."""
+
+    id: Hashable
+    tags: list[Any]
+    text: str | None
 
 
 class Learnt(NamedTuple):
@@ -96,11 +125,18 @@ class _Reader:
     _model: Any  # a learner or a view; None before anything was learnt
     _texts: dict[Hashable, str]
     _seen: npt.NDArray[np.bool_]  # of sparse rows, the columns that were met
+    _about: dict[str, str]  # tag to what is said about it, if anything is
+    _policy: Policy  # refusals, exclusive tags, promises
 
     @property
     def tags(self) -> list[Any]:
         """All tags, in the order in which they were met."""
         return [] if self._model is None else self._model.classes_.tolist()
+
+    @property
+    def descriptions(self) -> dict[str, str]:
+        """Tag to its description, for those that have one."""
+        return dict(self._about)
 
     @property
     def counts(self) -> dict[Any, int]:
@@ -123,20 +159,28 @@ class _Reader:
 
     def suggest(
         self,
-        records: Record | Iterable[Record] | Batch,
+        records: Any,
         top: int | None = None,
         decide: str | float | None = None,
+        *,
+        next: bool = False,
     ) -> Any:
         """Suggest tags.
 
         Parameters
         ----------
-        records : mapping, iterable of mappings, or Batch
-            One or many; their tags, if they have some, are not looked at.
+        records : str, mapping, iterable of them, data frame, or Batch
+            One or many; a string is the text of an item, a frame has a column ``text`` or numbers
+            only.  Tags, if there are some, are not looked at.  If a record has the ``id`` of a
+            stored item and the same content, that item speaks before other stored items with this
+            content.  An ``id`` alone decides nothing.
         top : int, optional
             Keep only this many scores, the highest.
         decide : optional
             From scores to tags, as the learner's parameter of that name.
+        next : bool
+            Suggest for the next item of the stream, for which the latest tags are evidence too,
+            instead of for any item.
 
         Returns
         -------
@@ -144,41 +188,87 @@ class _Reader:
             One for one record, a list for many.
         """
         check_number("top", top, kind=int, least=1, none=True)
-        if isinstance(records, Mapping):
-            (one,) = self.suggest([records], top, decide)
+        if isinstance(records, (str, Mapping)):
+            (one,) = self.suggest([records], top, decide, next=next)
             return one
-        batch = records if isinstance(records, Batch) else as_batch(_without_tags(records))
+        batch = to_ask(records)
         if not len(batch):
             return []
         if self._model is None:
             return [Suggestion([], {}, known=False) for _ in range(len(batch))]
         rows = self._rows(batch)
         known = self._knows(rows)
-        scores = self._model.scores_of(rows)
-        chosen = self._model.labels_of(scores, decide)
+        scores = self._model.scores_of(rows, next=next, ids=batch.ids)
+        chosen = self._model.labels_of(scores, decide, next=next)
         if chosen.ndim == 1:  # exactly one tag each, by its name
             chosen = chosen[:, None] == self._model.classes_
         if not known.all():
             scores[~known], chosen[~known] = self._priors(), 0
-        names = self._names()
+        names, chosen = self._names(), chosen.astype(bool)
+        if self._policy:
+            chosen = self._policy.limit(self.tags, scores, chosen)
+            self._drop_refused(chosen, batch.ids, rows)
+        auto = self._auto(scores, chosen & known[:, None], next=next)
         return [
             _suggestion(names, *one, top=top)
-            for one in zip(scores, chosen.astype(bool), known.tolist(), strict=True)
+            for one in zip(scores, chosen, known.tolist(), auto, strict=True)
         ]
 
-    def explain(self, record: Record | Batch) -> Explanation:
+    def _auto(
+        self, scores: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_], *, next: bool
+    ) -> npt.NDArray[np.bool_]:
+        """Return which of the chosen tags (n, q) may be applied without asking."""
+        promises = self._policy.promises
+        if not promises:
+            return np.zeros(chosen.shape, np.bool_)
+        bars = self._model.promised(promises, next=next).bars
+        may: npt.NDArray[np.bool_] = chosen & (scores >= bars)
+        return may
+
+    @property
+    def promises(self) -> list[Kept]:
+        """How the promises are kept: one entry for each tag that is not simply suggested."""
+        from tagstream.knows.kept import kept_promises
+
+        return kept_promises(self._model, self._policy.modes)
+
+    def _drop_refused(
+        self, chosen: npt.NDArray[np.bool_], ids: tuple[Any, ...] | None, rows: Rows
+    ) -> None:
+        """Take tags off that were refused for an item, as long as its content is the same."""
+        refused = self._policy.refused
+        if ids is None or not refused:
+            return
+        columns = {name: j for j, name in enumerate(self.tags)}
+        for i, name in enumerate(ids):
+            if name in refused and self._is_stored_as(name, rows[i : i + 1]):
+                chosen[i, [columns[tag] for tag in refused[name] if tag in columns]] = False
+
+    def _is_stored_as(self, name: Hashable, row: Rows) -> bool:
+        """Whether an item of that name is stored, with the same content."""
+        if not self._model.has_item(name):
+            return False
+        stored = self._model.item(name).row
+        return bool((stored != self._model_row(row)).sum() == 0)
+
+    @staticmethod
+    def _model_row(row: Rows) -> Rows:
+        return row.astype(np.float32)
+
+    def explain(self, record: str | Record | Batch, *, next: bool = False) -> Explanation:
         """Tell why a record gets its tags: the nearest items with their texts, and what spoke.
 
-        The record may come as a batch of one.  If nothing in it was met before, its scores are how
-        frequent each tag is, as in :meth:`suggest`.
+        The record may come as its text, or as a batch of one; ``id`` and ``next`` are as in
+        :meth:`suggest`.  If nothing in it was met before, its scores are how frequent each tag is,
+        too.
         """
         if not hasattr(self._model, "explain"):
             if self._model is None:
                 raise ValueError("the tagger must have learnt something before it can explain")
             raise ValueError("the learner must keep items to explain with; use OML or KNN")
-        one = record if isinstance(record, Batch) else as_batch(_without_tags([record]))
+        one = record if isinstance(record, Batch) else to_ask([record])
         rows = self._rows(one)
-        (why,) = self._model.explain(rows)
+        (why,) = self._model.explain(rows, next=next, ids=one.ids)
         if not self._knows(rows)[0]:  # what is near it is so by chance
             nothing = np.zeros(len(self.tags), np.bool_)
             prior = _suggestion(self._names(), self._priors(), nothing, known=False, top=None)
@@ -189,14 +279,180 @@ class _Reader:
         copied = why.copy_of
         if copied is not None:
             copied = replace(copied, text=self._texts.get(copied.id))
-        told: Explanation = replace(why, neighbors=near, copy_of=copied)
+        words = self._words(one, why, next=next) if self._knows(rows)[0] else {}
+        told: Explanation = replace(why, neighbors=near, copy_of=copied, words=words)
         return told
+
+    def _words(self, one: Batch, why: Explanation, *, next: bool) -> dict[Any, dict[str, float]]:
+        """Return which words spoke for and against the suggested tags, or the likeliest one."""
+        from tagstream.knows.words import spoken
+
+        item = one.items[0] if isinstance(one.items, list) else None
+        if item is None:
+            return {}
+        tags = [*why.voters] or [*why.scores][:1]
+        names = self.tags
+
+        def ask(records: list[dict[str, Any]]) -> npt.NDArray[np.float64]:
+            scores: npt.NDArray[np.float64] = self._model.scores_of(
+                self._rows(as_batch(records)), next=next
+            )
+            return scores
+
+        record = {"text" if isinstance(item, str) else "x": item}
+        return spoken(record, tags, [names.index(tag) for tag in tags], ask)
+
+    # ------------------------------------------------------------------ what is known of items
+    def _items(self) -> Any:
+        """Return a picture of a learner that keeps items."""
+        if self._model is None:
+            raise ValueError("the tagger must have learnt something first")
+        if not hasattr(self._model, "ask_stored"):
+            raise ValueError("the learner must keep items to be asked about; use OML or KNN")
+        return self._model.view() if hasattr(self._model, "view") else self._model
+
+    def stored(self, id: Hashable) -> dict[str, Any] | None:
+        """Return text and tags of a stored item as a record has them, if its text is kept."""
+        text = self._texts.get(id)
+        if text is None or self._model is None or not self._model.has_item(id):
+            return None
+        item = self._model.item(id)
+        y = [tag for tag in self.tags if tag in item.labels]
+        no = [*self._policy.refused.get(id, ())]
+        return {"text": text, "y": y, **({"no": no} if no else {})}
+
+    def review(self, n: int = 20, *, progress: Any = None) -> list[Doubt]:
+        """Return the stored items whose tags look most wrong, the most doubtful first.
+
+        Each item is asked about without itself.  The doubt is the expected F1 of the best tags
+        minus that of the tags that it has (:mod:`tagstream.knows.review`).
+
+        Parameters
+        ----------
+        n : int
+            How many at most.
+        progress : callable (done, total), optional
+
+        Examples
+        --------
+        >>> texts = ["low tide", "high tide", "spring tide", "neap tide", "rising tide"]
+        >>> tagger = Tagger()
+        >>> tagger.learn([{"id": t, "text": t, "y": ["sea"]} for t in texts]
+        ...              + [{"id": "x", "text": "ebb tide", "y": ["bread"]}]).new
+        6
+        >>> (first, *_) = tagger.review()
+        >>> first.id, first.remove, first.add
+        ('x', ('bread',), ('sea',))
+        """
+        from tagstream.knows.review import find_doubts
+
+        check_number("n", n, kind=int, least=1)
+        return find_doubts(self._items(), n, self._policy.refused, self._texts, progress)
+
+    def tag_health(self) -> list[TagHealth]:
+        """Return how each tag is suggested lately, whether it gets better, and whether it drifts.
+
+        It is read from what was said of each arriving item before it was learnt
+        (:mod:`tagstream.knows.health`).
+        """
+        from tagstream.knows.health import tag_health
+
+        return tag_health(self._items())
+
+    def similar_tags(self, n: int = 20, *, progress: Any = None) -> list[TagPair]:
+        """Return pairs of tags that may be one, the likeliest first, with what a merge would do.
+
+        They are compared by their items and by their names (:mod:`tagstream.knows.twins`).  Nothing
+        is merged: call :meth:`merge`.
+        """
+        from tagstream.knows.twins import find_twins
+
+        check_number("n", n, kind=int, least=1)
+        return find_twins(self._items(), n, self._texts, progress)
+
+    def duplicates(
+        self, n: int = 20, *, least: float = 0.9, conflicting: bool = True, progress: Any = None
+    ) -> list[Duplicates]:
+        """Return groups of stored items that are nearly the same and have different tags.
+
+        Parameters
+        ----------
+        n : int
+            How many at most.
+        least : float
+            How alike two of a group are at least, 1 being equal.
+        conflicting : bool
+            False: also groups whose items have the same tags.
+        progress : callable (done, total), optional
+        """
+        from tagstream.knows.duplicates import find_duplicates
+
+        check_number("n", n, kind=int, least=1)
+        check_number("least", least, least=0.5, most=1)
+        return find_duplicates(
+            self._items(), n, self._texts, least=least, conflicting=conflicting, progress=progress
+        )
+
+    def next_items(self, records: Sequence[Record], n: int = 10, order: str = "mixed") -> list[int]:
+        """Return which of some records should be tagged next: their places, the first one first.
+
+        Parameters
+        ----------
+        records : sequence of mappings
+            In the order of their arrival; one without an ``id`` goes by its place.
+        n : int
+            How many at most.  Near copies of others wait.
+        order : {"mixed", "arrival", "random", "unsure", "sure"}, or "tag:NAME"
+            See :func:`tagstream.knows.next_items.order_items`.
+
+        Examples
+        --------
+        >>> tagger = Tagger()
+        >>> tagger.learn([{"text": "low tide", "y": ["sea"]}, {"text": "rye bread", "y": []}]).new
+        2
+        >>> tagger.next_items([{"text": "rye"}, {"text": "tide"}], 1, "tag:sea")
+        [1]
+        """
+        from tagstream.knows.next_items import features_of, order_items, without_copies
+
+        check_number("n", n, kind=int, least=1)
+        records = [*records]
+        told = self.suggest(records)
+        tags, counts = self.tags, self.counts
+        p = np.array([[one.scores.get(tag, 0.0) for tag in tags] for one in told])
+        ids = [i if r.get("id") is None else r["id"] for i, r in enumerate(records)]
+        sizes = [counts.get(tag, 0) for tag in tags]
+        places = order_items(ids, p.reshape(len(records), len(tags)), tags, sizes, order)
+        return without_copies(places, {i: features_of(r) for i, r in enumerate(records)}, n)
+
+    def candidates(self, tag: str, n: int = 20, *, progress: Any = None) -> list[Candidate]:
+        """Return the stored items without a tag that most likely should have it.
+
+        Each item is asked about without itself.  Items for which the tag was refused are left out.
+        Answer with :meth:`accept` and :meth:`refuse`.
+
+        Parameters
+        ----------
+        tag : str
+        n : int
+            How many at most.
+        progress : callable (done, total), optional
+        """
+        from tagstream.knows.candidates import find_candidates
+
+        check_number("n", n, kind=int, least=1)
+        return find_candidates(self._items(), tag, n, self._policy.refused, self._texts, progress)
 
     def _names(self) -> npt.NDArray[Any]:
         return np.array([*self.tags, None], object)[:-1]
 
     def _rows(self, batch: Batch) -> Rows:
         assert self.featurizer is not None
+        learnt, got = getattr(self.featurizer, "names", None), batch.feature_names
+        if learnt is not None and got is not None and learnt != got:
+            raise ValueError(
+                f"the columns must be {', '.join(learnt)} as learnt, got {', '.join(got)}"
+            )
         rows = self.featurizer.rows(batch.items)
         # Hashed texts are valid as they are made; to check them takes longer than to make them.
         return rows if isinstance(self.featurizer, Text) else check_rows(rows)
@@ -235,6 +491,8 @@ class TaggerView(_Reader):
         self._model = None if tagger._model is None else tagger._model.view()
         self._texts = tagger._texts
         self._seen = tagger._seen.copy()
+        self._about = dict(tagger._about)
+        self._policy = tagger._policy
 
 
 class Tagger(_Reader):
@@ -247,6 +505,14 @@ class Tagger(_Reader):
     featurizer : optional
         Makes rows of records (:mod:`tagstream.text`); by default what suits the first records:
         texts, named values, or numbers.
+    encoder : str or callable, optional
+        In place of a featurizer: a sentence encoder beside the words, see
+        :class:`~tagstream.text.Encoder`.  "use" comes with its weights (extra ``meaning``).
+    tags : sequence of str, or mapping of str to str, optional
+        Tags to declare before anything is learnt, by name, or by name and description: see
+        :meth:`declare`.
+    names : bool
+        Whether the names and descriptions of tags are evidence for texts.
     keep_text : bool
         Keep the texts of items for explanations, up to 2²⁸ characters in all.
 
@@ -261,8 +527,15 @@ class Tagger(_Reader):
     >>> tagger.suggest({"text": "Where to swim in May?"}).tags
     ['travel']
     >>> tagger.relabel(2, ["travel", "sea"])
-    >>> tagger.suggest({"text": "Where to swim in May?"}).tags
+    >>> tagger.suggest("Where to swim in May?").tags
     ['travel', 'sea']
+    >>> tagger, tagger.item(2).tags
+    (<Tagger: 2 items, 4 tags, OML>, ['travel', 'sea'])
+
+    A tag that is declared is suggested by its name, before it has an example:
+
+    >>> Tagger(tags=["cooking", "music"]).suggest({"text": "Music for the evening"}).tags
+    ['music']
     """
 
     def __init__(
@@ -270,12 +543,19 @@ class Tagger(_Reader):
         learner: StreamClassifier | None = None,
         featurizer: Featurizer | None = None,
         *,
+        encoder: Any = None,
+        tags: Iterable[str] | Mapping[str, str] | None = None,
+        names: bool = True,
         keep_text: bool = True,
     ) -> None:
         if learner is None:
-            from tagstream.models import OML
+            from tagstream.learners.oml import OML
 
             learner = OML(random_state=0)
+        if encoder is not None:
+            if featurizer is not None:
+                raise ValueError("featurizer must not be given beside an encoder")
+            featurizer = Encoder(encoder)
         self.learner = learner
         self.featurizer = featurizer
         self.keep_text = keep_text
@@ -284,6 +564,14 @@ class Tagger(_Reader):
         self._n_characters = 0
         self._seen = np.zeros(0, np.bool_)
         self._shared = False  # whether a view looks at the texts
+        self._policy = Policy()
+        self._policy_is_shared = False
+        self._id_of: dict[Any, Hashable] | None = None  # of kept texts, if rows are looked up
+        check_choice("names", names, (True, False))
+        self.names = names
+        self._about = {}
+        if tags is not None:
+            self.declare(tags)
 
     @property
     def ids(self) -> list[Hashable]:
@@ -291,22 +579,66 @@ class Tagger(_Reader):
         return [] if self._model is None else [*getattr(self.learner, "ids_", ())]
 
     @property
+    def texts(self) -> Mapping[Hashable, str]:
+        """The texts of the stored items by their ids, where they are kept."""
+        return MappingProxyType(self._stored_texts())
+
+    def __len__(self) -> int:
+        """Return how many items are stored."""
+        return int(getattr(self._model, "n_stored_", 0))
+
+    def __bool__(self) -> bool:
+        """Return that there is a tagger, however little it has learnt."""
+        return True
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """Return the ids of the stored items, oldest first."""
+        return iter(self.ids)
+
+    def __contains__(self, id: object) -> bool:
+        """Tell whether an item of this id is stored."""
+        has_item = getattr(self._model, "has_item", None)
+        return has_item is not None and bool(has_item(id))
+
+    def item(self, id: Hashable) -> Stored:
+        """Return a stored item: its tags, in the order of :attr:`tags`, and its text."""
+        self._needs("item")
+        if not self.learner.has_item(id):
+            raise KeyError(f"the id must be that of a stored item, got {id!r}")
+        has = self.learner.item(id).labels
+        return Stored(id, [tag for tag in self.tags if tag in has], self._texts.get(id))
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{value:,} {name}" for name, value in self._facts().items())
+        return f"<Tagger: {facts}, {type(self.learner).__name__}>"
+
+    def _repr_html_(self) -> str:
+        return summary_html({**self._facts(), "learner": type(self.learner).__name__})
+
+    def _facts(self) -> dict[str, int]:
+        return {"items": len(self), "tags": len(self.tags)}
+
+    @property
     def _model(self) -> Any:
         return self.learner if hasattr(self.learner, "n_seen_") else None
 
     def view(self) -> TaggerView:
         """Return an immutable picture, safe to read beside a thread that learns."""
-        self._shared = True
+        self._shared = self._policy_is_shared = True
         return TaggerView(self)
 
     # ------------------------------------------------------------------ learning
-    def learn(self, records: Record | Iterable[Record] | Batch) -> Learnt:
+    def learn(self, records: Any) -> Learnt:
         """Learn records that have tags; one whose id is known is a correction.
 
         If the record of a known id is the same as before, its tags are replaced; otherwise the old
         item is forgotten and the new one learnt.  An item without an id goes by its number in the
         stream, and a record with that number for an id corrects it.  A list is checked as a whole
-        before anything changes; an iterator is learnt as it comes.
+        before anything changes; an iterator is learnt as it comes, 1,000 records at a time.
+
+        A list takes effect as a whole or not at all, and so do 1,000 records of an iterator: Ctrl+C
+        waits until they are learnt.  A second Ctrl+C does not wait; what was learnt in memory is
+        then of no more use.
 
         A log of a service may hold changes between the records, such as
         ``{"event": "rename", "old": "sea", "new": "ocean"}``: each is made in its place, and what
@@ -314,27 +646,26 @@ class Tagger(_Reader):
 
         Parameters
         ----------
-        records : mapping, iterable of mappings, or Batch
-            Records without ``y`` (or with null) are passed over.
+        records : mapping, iterable of mappings, data frame, (texts, tags), or Batch
+            Records without ``y`` (or with null) are passed over.  A frame has the columns ``text``
+            and ``y``, and may have ``id``; without ``text``, its other columns are numbers.  A cell
+            of ``y``, or an entry of ``tags``, is a list of tags or one tag.
 
         Returns
         -------
         Learnt
             Counts of new, corrected, unchanged and skipped records.
         """
-        if isinstance(records, Mapping):
-            records = [records]
-        if isinstance(records, Batch):
-            return self._learn_batch(records)
-        if isinstance(records, Sequence):
-            return self._learn_batch(as_batch(records, True)) if len(records) else Learnt()
+        given = to_learn(records)
+        if isinstance(given, Batch):
+            return self._learn_batch(given)
         total = Learnt()
-        for chunk in _chunks(records):
+        for chunk in _chunks(given):
             total += self._learn_batch(as_batch(chunk, True))
         return total
 
     def change(self, event: str, **what: Any) -> None:
-        """Make a change that a log tells of: forget, rename, merge or remove.
+        """Make a change that a log tells of: its event, and the arguments of that method.
 
         Examples
         --------
@@ -353,6 +684,10 @@ class Tagger(_Reader):
             return self._learn_log(batch)
         if batch.unknown is not None and batch.label_names is None:
             raise ValueError("label_names must be given where labels are not known")
+        for labels in batch.label_sets if self._policy.exclusive else ():
+            self._policy.check(labels or ())
+        if batch.refused is not None:
+            return self._learn_refusals(batch)
         some = [i for i, labels in enumerate(batch.label_sets) if labels is not None]
         skipped = len(batch) - len(some)
         if not some:
@@ -360,14 +695,22 @@ class Tagger(_Reader):
         before = self.featurizer
         if before is None:
             self.featurizer = featurizer_for(batch.items)
+            if isinstance(self.featurizer, Columns):
+                self.featurizer = replace(self.featurizer, names=batch.feature_names)
         try:
             rows = self._rows(batch)
-        except ValueError:
-            self.featurizer = before
+            self._tell_learner()
+            with HELD:
+                return self._learn_some(batch, some, rows) + Learnt(skipped=skipped)
+        except BaseException:
+            if not self.n_items:
+                self.featurizer = before
             raise
+
+    def _learn_some(self, batch: Batch, some: list[int], rows: Rows) -> Learnt:
+        """Learn the records at ``some`` of the places, given the rows of all."""
         names = None if batch.ids is None else [batch.ids[i] for i in some]
-        done = Learnt(skipped=skipped)
-        start = 0
+        done, start = Learnt(), 0
         while start < len(some):
             stop = start
             if names is None or not hasattr(self.learner, "has_item"):
@@ -388,16 +731,75 @@ class Tagger(_Reader):
             start = stop
         return done
 
+    def _learn_refusals(self, batch: Batch) -> Learnt:
+        """Learn records some of which say what they do not have; these one by one."""
+        assert batch.refused is not None
+        if not self.tags and not any(batch.label_sets[: min(batch.refused)]):
+            raise DataError("a tag must be known before it can be refused, got none")
+        done, start = Learnt(), 0
+        with HELD:
+            for i in [*sorted(batch.refused), len(batch)]:
+                if i > start:
+                    done += self._learn_batch(replace(batch.cut(start, i), refused=None))
+                if i < len(batch):
+                    done += self._learn_refusal(batch.cut(i, i + 1), batch.refused[i])
+                start = i + 1
+        return done
+
+    def _learn_refusal(self, one: Batch, refused: tuple[Any, ...]) -> Learnt:
+        """Learn one record that says which tags it does not have."""
+        self._needs("relabel")
+        name = self.n_items if one.ids is None or one.ids[0] is None else one.ids[0]
+        stored = self._is_stored_as(name, self._rows(one))
+        labels = one.label_sets[0]
+        policy = self._own_policy()
+        if labels is None and stored:  # what is known of the other tags stays
+            item = self.learner.item(name)
+            labels = tuple(tag for tag in self.tags if tag in item.labels and tag not in refused)
+            unsure = tuple(tag for tag in self.tags if tag in item.unknown and tag not in refused)
+        elif labels is None:
+            labels = ()
+            unsure = tuple(tag for tag in self.tags if tag not in refused)
+        else:
+            unsure = ()
+        if unsure:
+            names = tuple(self.tags)
+            one = replace(one, label_sets=[labels], unknown=[unsure], label_names=names)
+        else:
+            one = replace(one, label_sets=[labels])
+        done = self._learn_batch(replace(one, refused=None))
+        if policy.refuse(name, refused) and done.unchanged:  # it counts as a correction
+            self._relabel_as_it_is(name)
+            done = Learnt(corrected=1)
+        return done
+
+    def _relabel_as_it_is(self, name: Hashable) -> None:
+        """Mark a stored item as corrected."""
+        item, tags = self.learner.item(name), self.tags
+        values = np.array([np.nan if tag in item.unknown else tag in item.labels for tag in tags])
+        self.learner.relabel(name, values, classes=tags)
+
     def _learn_log(self, batch: Batch) -> Learnt:
         assert batch.changes is not None
         done, start = Learnt(), 0
-        for i, change in [*batch.changes.items(), (len(batch), None)]:
-            if i > start:
-                done += self._learn_batch(batch.cut(start, i))
-            if change is not None:
-                self.change(**change)
-            start = i + 1
+        with HELD:
+            for i, change in [*batch.changes.items(), (len(batch), None)]:
+                if i > start:
+                    done += self._learn_batch(batch.cut(start, i))
+                if change is not None:
+                    self._change_at((batch.places or {}).get(i), change)
+                start = i + 1
         return done
+
+    def _change_at(self, place: str | None, change: dict[str, Any]) -> None:
+        """Make a change; the error of one that cannot be made names where it was read."""
+        try:
+            self.change(**change)
+        except (KeyError, ValueError) as error:
+            if place is None:
+                raise
+            said = error.args[0] if isinstance(error, KeyError) and error.args else error
+            raise DataError(f"{place}: {said}") from error
 
     def _is_known(self, names: list[Any] | None, i: int, met: set[Hashable]) -> bool:
         name = None if names is None else names[i]
@@ -409,11 +811,124 @@ class Tagger(_Reader):
         ids = [first + k if name is None else name for k, name in enumerate(names)]
         Y, classes = _labels(batch, some)
         self.learner.learn_rows(rows, Y, classes, None if batch.ids is None else ids)
+        self._see(rows)
+        self._keep_texts(batch, some, ids)
+
+    def _see(self, rows: Rows) -> None:
+        """Note which columns were met."""
         if sp.issparse(rows):
             if len(self._seen) != rows.shape[1]:
                 self._seen = np.zeros(rows.shape[1], np.bool_)
             self._seen[rows.indices] = True
-        self._keep_texts(batch, some, ids)
+
+    def _rows(self, batch: Batch) -> Rows:
+        """Return the rows of records; a stored text is not encoded again."""
+        if not isinstance(self.featurizer, Encoder) or not self._texts:
+            return super()._rows(batch)
+        if self._id_of is None:
+            self._id_of = {text: name for name, text in self._texts.items()}
+        named = [self._id_of.get(text) for text in batch.items]
+        stored = [
+            name is not None and self._texts.get(name) == text and self.learner.has_item(name)
+            for name, text in zip(named, batch.items, strict=True)
+        ]
+        if not any(stored):
+            return super()._rows(batch)
+        new = [text for text, known in zip(batch.items, stored, strict=True) if not known]
+        made = self.featurizer.rows(new) if new else None
+        place, parts = 0, []
+        for name, known in zip(named, stored, strict=True):
+            if known:
+                parts.append(self.learner.item(name).row)
+            elif made is not None:
+                parts.append(made[place : place + 1])
+                place += 1
+        rows = sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+        return check_rows(rows)
+
+    # ------------------------------------------------------------------ names of tags
+    def declare(self, tags: Iterable[str] | Mapping[str, str]) -> None:
+        """Make tags known before they have an example; they are suggested by their names.
+
+        Parameters
+        ----------
+        tags : iterable of str, or mapping of str to str
+            Names, or names and descriptions: other words for what the tag is about.  A tag that is
+            known already stays, and takes the description if there is one.
+        """
+        about = dict(tags) if isinstance(tags, Mapping) else dict.fromkeys(_listed_tags(tags), "")
+        checked = dict(zip(_checked_tags(about), map(_checked_about, about.values()), strict=True))
+        if not checked:
+            raise ValueError("tags must name at least one tag, got none")
+        if not self.names:
+            raise ValueError("tags must not be declared where names=False: nothing speaks for them")
+        if self.featurizer is None:
+            self.featurizer = Text()
+        self._check_named()
+        with HELD:
+            if self._model is None:
+                row = self.featurizer.rows([""])
+                self._tell_learner()
+                self.learner.start_empty(row.shape[1], sparse=bool(sp.issparse(row)))
+            elif not self._model.names_count_:  # a model of an older version
+                self.learner.use_names(self._rows_of_names)
+            known = set(self.tags)
+            self._about |= {tag: text for tag, text in checked.items() if text}
+            self.learner.declare_labels([*checked])
+            for tag, text in checked.items():
+                if text and tag in known:
+                    self.learner.renew_name(tag)
+
+    def describe(self, tag: str, about: str) -> None:
+        """Say what a tag is about, in place of what was said before; "" says nothing any more.
+
+        Its description speaks for it like its name.
+        """
+        self._started()
+        text = _checked_about(about)
+        if tag not in self.tags:
+            raise ValueError(f"a tag must be one that is known, got {tag!r}")
+        if not self.names:
+            raise ValueError("a tag must not be described where names=False: it would say nothing")
+        self._check_named()
+        with HELD:
+            self._say_about(tag, text)
+            if not self._model.names_count_:
+                self.learner.use_names(self._rows_of_names)
+            self.learner.renew_name(tag)
+
+    def _say_about(self, tag: str, text: str) -> None:
+        self._about = {key: value for key, value in self._about.items() if key != tag}
+        if text:
+            self._about[tag] = text
+
+    def _check_named(self) -> None:
+        """Raise unless names can be evidence: for texts, and for a learner with a head."""
+        if not isinstance(self.featurizer, (Text, Encoder)):
+            kind = "no" if self.featurizer is None else self.featurizer.name
+            raise ValueError(f"tags can only be declared for texts, got {kind} features")
+        if not getattr(self.learner, "head", False) or not hasattr(self.learner, "use_names"):
+            name = type(self.learner).__name__
+            raise ValueError(f"the learner must have a head to declare tags, got {name}; use OML")
+
+    def _tell_learner(self) -> None:
+        """Tell a new learner which columns are an embedding, and that names are evidence."""
+        n_embedded = getattr(self.featurizer, "n_embedded", 0)
+        if self._model is None and n_embedded and hasattr(self.learner, "use_embedding"):
+            self.learner.use_embedding(n_embedded)
+        texts = isinstance(self.featurizer, (Text, Encoder))
+        if self.names and texts and self._model is None and hasattr(self.learner, "use_names"):
+            self.learner.use_names(self._rows_of_names)
+
+    def _rows_of_names(self, names: list[Any]) -> Rows:
+        """Return one row per tag: that of its name plus that of its description."""
+        assert self.featurizer is not None
+        rows = self.featurizer.rows([_words_of(name) for name in names])
+        about = [self._about.get(name, "") for name in names]
+        if any(about):
+            rows = rows + self.featurizer.rows(about)
+        self._see(rows)
+        return rows
 
     def _keep_texts(self, batch: Batch, some: list[int], ids: list[Any]) -> None:
         if not self.keep_text or not isinstance(batch.items, list):
@@ -425,11 +940,18 @@ class Tagger(_Reader):
             if isinstance(text, str) and self._n_characters + len(text) <= LARGEST_TEXTS:
                 self._texts[name] = text
                 self._n_characters += len(text)
+                if self._id_of is not None:
+                    self._id_of[text] = name
         window = getattr(self.learner, "window", None)
         if window is not None and len(self._texts) > 2 * window + SPARE:
-            kept = {n: t for n, t in self._texts.items() if self.learner.has_item(n)}
-            self._texts, self._shared = kept, False
-            self._n_characters = sum(map(len, kept.values()))
+            self._texts, self._shared = self._stored_texts(), False
+            self._n_characters = sum(map(len, self._texts.values()))
+
+    def _stored_texts(self) -> dict[Hashable, str]:
+        """Return the texts without those of items that the window has lost."""
+        if getattr(self.learner, "window", None) is None:
+            return self._texts
+        return {n: t for n, t in self._texts.items() if self.learner.has_item(n)}
 
     def _drop_text(self, name: Hashable) -> None:
         if self._shared:  # a view may still show it
@@ -441,6 +963,8 @@ class Tagger(_Reader):
         assert batch.ids is not None
         name = batch.ids[i]
         item = self.learner.item(name)
+        if self._policy.refused:
+            self._own_policy().given(name, batch.label_sets[i] or ())
         if (item.row != row.astype(np.float32)).sum() == 0:
             unknown = set() if batch.unknown is None else set(batch.unknown[i])
             if item.labels == set(batch.label_sets[i] or ()) and item.unknown == unknown:
@@ -458,33 +982,174 @@ class Tagger(_Reader):
         To undo it, give it its old tags back.
         """
         self._needs("relabel")
-        self.learner.relabel(id, set(_checked_tags(tags)))
+        given = _checked_tags(tags)
+        self._policy.check(given)
+        self.learner.relabel(id, set(given))
+        if self._policy.refused:
+            self._own_policy().given(id, given)
 
     def forget(self, id: Hashable) -> None:
         """Take a stored item out, as if it had never been learnt; learning brings it back."""
         self._needs("forget")
-        self.learner.forget(id)
-        if id in self._texts:
-            self._drop_text(id)
+        with HELD:
+            self.learner.forget(id)
+            if id in self._texts:
+                self._drop_text(id)
+            if id in self._policy.refused:
+                self._own_policy().forget(id)
 
     def rename(self, old: str, new: str) -> None:
-        """Call a tag by another name; to undo it, rename it back."""
-        self._started().rename_label(old, _checked_tags([new])[0])
+        """Call a tag by another name, with its description; to undo it, rename it back."""
+        (name,) = _checked_tags([new])
+        before = self._about
+        if old in before:
+            self._about = {(name if tag == old else tag): text for tag, text in before.items()}
+        try:
+            with HELD:
+                self._started().rename_label(old, name)
+                if self._policy:
+                    self._own_policy().rename(old, name)
+        except BaseException:
+            self._about = before
+            raise
 
     def merge(self, tags: Sequence[str], into: str) -> None:
-        """Make several tags one: an item has it if it had any of them.  It cannot be undone."""
+        """Make several tags one: an item has it if it had any of them.  It cannot be undone.
+
+        It keeps its description; if it has none, those of the others are joined.
+        """
         self._needs("merge_labels")
-        self.learner.merge_labels(_checked_tags(tags), _checked_tags([into])[0])
+        merged, (name,) = _checked_tags(tags), _checked_tags([into])
+        with HELD:
+            self.learner.merge_labels(merged, name)
+            others = [self._about[tag] for tag in dict.fromkeys(merged) if tag in self._about]
+            about = self._about.get(name) or "\n".join(others)
+            gone = {*merged} - {name}
+            self._about = {tag: text for tag, text in self._about.items() if tag not in gone}
+            self._say_about(name, about)
+            self._renew_name(name)
+            if self._policy:
+                self._own_policy().merge(merged, name)
 
     def remove(self, tag: str) -> None:
         """Take a tag away from all items, which stay.  It cannot be undone."""
         self._needs("remove_label")
-        self.learner.remove_label(tag)
+        with HELD:
+            self.learner.remove_label(tag)
+            self._say_about(tag, "")
+            if self._policy:
+                self._own_policy().remove(tag)
+
+    def _renew_name(self, tag: str) -> None:
+        if getattr(self._model, "names_count_", False):
+            self.learner.renew_name(tag)
 
     def refit(self) -> None:
         """Fit what the learner fits now and then, now."""
         self._needs("refit")
         self.learner.refit()
+
+    # ------------------------------------------------------------------ what is said about tags
+    def _own_policy(self) -> Policy:
+        """Return the policy to change it; a view may still look at the old one."""
+        if self._policy_is_shared:
+            self._policy, self._policy_is_shared = self._policy.copy(), False
+        return self._policy
+
+    def refuse(self, tag: str, ids: Iterable[Hashable]) -> int:
+        """Say that stored items do not have a tag; return of how many that is new.
+
+        A refusal is a correction.  The tag is taken off, and is not offered for the item again
+        until its content changes.  In records, ``"no": [tags]`` says the same.
+
+        Examples
+        --------
+        >>> tagger = Tagger()
+        >>> tagger.learn([{"id": 1, "text": "low tide", "y": ["sea"]},
+        ...               {"id": 2, "text": "high tide", "y": []}]).new
+        2
+        >>> tagger.refuse("sea", [2]), tagger.suggest({"id": 2, "text": "high tide"}).tags
+        (1, [])
+        """
+        return self._answer(tag, ids, accepts=False)
+
+    def accept(self, tag: str, ids: Iterable[Hashable]) -> int:
+        """Give a tag to stored items that may have others; return to how many it is new."""
+        return self._answer(tag, ids, accepts=True)
+
+    def _answer(self, tag: str, ids: Iterable[Hashable], *, accepts: bool) -> int:
+        self._needs("relabel")
+        (tag,) = _checked_tags([tag])
+        items = {name: self.learner.item(name) for name in ids}  # all of them, or an error
+        if accepts:
+            for item in items.values():
+                self._policy.check({*item.labels, tag})
+        n = 0
+        with HELD:
+            for name, item in items.items():
+                if accepts:
+                    if tag not in item.labels:
+                        self._set_tag(name, item, tag, 1.0)
+                        n += 1
+                    if self._policy.refused:
+                        self._own_policy().given(name, [tag])
+                elif self._own_policy().refuse(name, [tag]):
+                    self._set_tag(name, item, tag, 0.0)
+                    n += 1
+        return n
+
+    def _set_tag(self, name: Hashable, item: Any, tag: str, value: float) -> None:
+        """Change one tag of a stored item and leave the others as they are."""
+        tags = self.tags if tag in self.tags or not value else [*self.tags, tag]
+        values = [np.nan if t in item.unknown else float(t in item.labels) for t in tags]
+        if tag in tags:
+            values[tags.index(tag)] = value
+        self.learner.relabel(name, np.array(values), classes=tags)
+
+    def exclusive(self, tags: Sequence[str]) -> None:
+        """Say that an item has at most one of some tags.
+
+        Only the one with the highest score may then be suggested, and a record with two of them is
+        refused.  Items that have two already keep them; :meth:`review` shows them first.
+        """
+        checked = _checked_tags(tags)
+        self._started()
+        self._own_policy().add_exclusive(checked)
+
+    def not_exclusive(self, tags: Sequence[str]) -> None:
+        """Say that an item may have these tags beside any other."""
+        self._own_policy().remove_exclusive(_checked_tags(tags))
+
+    @property
+    def exclusive_groups(self) -> list[tuple[str, ...]]:
+        """The groups of exclusive tags."""
+        return [*self._policy.exclusive]
+
+    def promise(self, tag: str, mode: str = "auto", promise: float = PROMISE) -> None:
+        """Say what may be done with a tag, and which precision is promised where it is applied.
+
+        Parameters
+        ----------
+        tag : str
+        mode : {"auto", "suggest", "never"}
+            ``auto``: :attr:`Suggestion.auto` names the tag where it may be applied without asking.
+            That is where a bar, tracked on scores that were made before their items were learnt,
+            keeps the promise (:mod:`tagstream.evidence.promise`); not before there are 30 of them.
+            ``suggest``, the default of all tags: it is suggested.  ``never``: it is not even
+            suggested, but keeps its score.
+        promise : float
+            The promised precision, from .5 to .999.
+        """
+        if tag not in self._started().classes_.tolist():
+            raise ValueError(f"tag must be one that was learnt, got {tag!r}")
+        if mode == "auto" and not hasattr(self.learner, "promised"):
+            raise ValueError("a promise needs a learner that keeps items; use OML")
+        policy = self._policy.copy()
+        policy.set_mode(tag, mode, promise)
+        if policy.promises:
+            self.learner.promised(policy.promises)  # or an error, before anything is changed
+            self.learner.watch()
+        self._policy, self._policy_is_shared = policy, False
 
     def _started(self) -> Any:
         if self._model is None:
@@ -503,14 +1168,21 @@ class Tagger(_Reader):
         """Write the tagger to one file, whole or not at all."""
         self._started()
         assert self.featurizer is not None
+        # Texts of lost items go when there are many, which depends on the calls.
+        texts = self._stored_texts()
         saved = {
             "featurizer": {"name": self.featurizer.name, "state": self.featurizer.to_state()},
             "keep_text": self.keep_text,
-            "text_ids": list(self._texts),
-            "texts": list(self._texts.values()),
+            "text_ids": list(texts),
+            "texts": list(texts.values()),
+            "names": self.names,
+            "described": list(self._about),
+            "descriptions": list(self._about.values()),
             "n_columns": len(self._seen),
             "seen": np.packbits(self._seen),
         }
+        if self._policy:
+            saved["policy"] = self._policy.to_state()
         persist.save(self.learner, path, extra={**self.extra, "tagger": saved})
 
     @classmethod
@@ -542,10 +1214,15 @@ class Tagger(_Reader):
             tagger._seen = np.ones(learner.n_features_in_ if learner._sparse else 0, np.bool_)
             tagger.extra = extra
             return tagger
+        if isinstance(saved, dict) and "names" not in saved:  # of an older version
+            saved = {**saved, "names": True, "described": [], "descriptions": []}
+        policy = saved.pop("policy", None)
         keys = ("featurizer", "keep_text", "text_ids", "texts", "n_columns", "seen")
-        expect_keys("the tagger", saved, *keys)
+        expect_keys("the tagger", saved, *keys, "names", "described", "descriptions")
         expect_keys("the featurizer", saved["featurizer"], "name", "state")
         kind = FEATURIZERS.get(saved["featurizer"]["name"])
+        if type(saved["names"]) is not bool:
+            raise ValueError(f"names must be true or false, got {saved['names']!r}")
         if kind is None or type(saved["keep_text"]) is not bool:
             raise ValueError(f"the featurizer must be one of {', '.join(FEATURIZERS)}")
         if encoder is not None and kind is not Encoder:
@@ -557,7 +1234,11 @@ class Tagger(_Reader):
             raise ValueError(
                 f"the featurizer must make {learner.n_features_in_} features, got {width}"
             )
-        tagger = cls(learner, makes, keep_text=saved["keep_text"])
+        tagger = cls(learner, makes, names=saved["names"], keep_text=saved["keep_text"])
+        about = [_strings(key, saved[key]) for key in ("described", "descriptions")]
+        tagger._about = dict(zip(*about, strict=True))
+        if getattr(learner, "names_count_", False):
+            learner.use_names(tagger._rows_of_names)
         texts, ids, n = saved["texts"], saved["text_ids"], saved["n_columns"]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError("texts must be a list of strings")
@@ -570,6 +1251,8 @@ class Tagger(_Reader):
         tagger._texts = dict(zip(ids, texts, strict=True))
         tagger._n_characters = sum(map(len, texts))
         tagger.extra = extra
+        if policy is not None:
+            tagger._policy = Policy.from_state(policy)
         return tagger
 
 
@@ -579,11 +1262,28 @@ def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield chunk
 
 
-def _without_tags(records: Iterable[Record]) -> Iterator[Record]:
-    for record in records:
-        if not isinstance(record, Mapping):
-            raise DataError(f"a record must be a mapping, got {type(record).__name__}")
-        yield {key: record[key] for key in ("id", "text", "x") if key in record}
+def _strings(what: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"{what} must be a list of strings")
+    return value
+
+
+def _listed_tags(tags: Iterable[str]) -> list[str]:
+    if isinstance(tags, str):
+        raise ValueError(f"tags must be a list of strings, got the string {tags!r}")
+    return list(tags)
+
+
+def _checked_about(about: Any) -> str:
+    if not isinstance(about, str) or len(about) > LONGEST_ABOUT:
+        rule = f"a description must be a string of at most {LONGEST_ABOUT:,} characters"
+        raise ValueError(f"{rule}, got {str(about)[:60]!r}")
+    return about.strip()
+
+
+def _words_of(tag: Any) -> str:
+    """Return the name of a tag as words: of a path such as ``field::biology`` the last part."""
+    return _JOINERS.sub(" ", str(tag).split("::")[-1])
 
 
 def _checked_tags(tags: Iterable[str]) -> list[str]:
@@ -612,13 +1312,20 @@ def _labels(batch: Batch, some: list[int]) -> tuple[Any, Sequence[str] | None]:
 
 
 def _suggestion(
-    names: npt.NDArray[Any], scores: Any, chosen: Any, known: bool, *, top: int | None
+    names: npt.NDArray[Any],
+    scores: Any,
+    chosen: Any,
+    known: bool,
+    auto: Any = None,
+    *,
+    top: int | None,
 ) -> Suggestion:
     order = np.argsort(-scores, kind="stable")
     values = [round(value, 6) for value in scores[order].tolist()]
     order = order[: sum(value > 0 for value in values)][:top]  # as shown, so never a zero
     tags = names[order[chosen[order]]].tolist()
-    return Suggestion(tags, dict(zip(names[order].tolist(), values, strict=False)), known)
+    surely = [] if auto is None or not auto.any() else names[order[auto[order]]].tolist()
+    return Suggestion(tags, dict(zip(names[order].tolist(), values, strict=False)), known, surely)
 
 
 def _featurizer_of_format_1(learner: StreamClassifier, extra: dict[str, Any]) -> Featurizer:
@@ -628,3 +1335,27 @@ def _featurizer_of_format_1(learner: StreamClassifier, extra: dict[str, Any]) ->
         return Hashing(**hashing)
     names = extra.get("features")
     return Columns(learner.n_features_in_, None if names is None else tuple(names))
+
+
+def warm_up(make: Callable[[], Any] = Tagger) -> None:
+    """Learn a few texts with a tagger of its own, and ask about one, so that code is compiled.
+
+    Compiled code is kept on disk.  Later processes load it, and this function takes them no time
+    worth mentioning.
+
+    Parameters
+    ----------
+    make : callable
+        What makes an empty tagger.
+    """
+    scratch = make()
+    words = ("sort", "list", "sea", "swim", "soup", "salt")
+    scratch.learn(
+        [
+            {"id": f"{i}", "text": f"{words[i % 6]} {words[i // 6 % 6]}", "y": [words[i % 3]]}
+            for i in range(64)
+        ]
+    )
+    view = scratch.view()
+    view.suggest([{"text": "sort a list"}])
+    view.explain({"text": "sort a list"})

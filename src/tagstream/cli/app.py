@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -11,18 +10,35 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from tagstream import __version__
+from tagstream.cli.benchmark import benchmark, leaderboard
+from tagstream.cli.compare import compare
 from tagstream.cli.data import convert, fetch, list_all
 from tagstream.cli.demo import demo
 from tagstream.cli.evaluate import evaluate, report, reproduce
+from tagstream.cli.items import export as export_items
+from tagstream.cli.items import list_items, search, show
+from tagstream.cli.knows import (
+    accept,
+    candidates,
+    check,
+    duplicates,
+    exclusive,
+    health,
+    next_items,
+    promise,
+    refuse,
+    similar,
+)
 from tagstream.cli.learn import learn
 from tagstream.cli.light import take_plain
-from tagstream.cli.output import Failed, put, say, show_compiling
+from tagstream.cli.output import Failed, for_shell, put, say, show_compiling
 from tagstream.cli.predict import explain, inspect, predict
-from tagstream.cli.serve import add, export, list_tokens, revoke, serve
+from tagstream.cli.serve import add, export, list_tokens, retry, revoke, serve
 from tagstream.cli.tags import (
-    TagsGroup,
+    ListGroup,
     correct,
+    declare,
+    describe,
     forget,
     list_tags,
     merge,
@@ -30,6 +46,8 @@ from tagstream.cli.tags import (
     remove,
     rename,
 )
+from tagstream.cli.warmup import warm_up
+from tagstream.version import __version__
 
 take_plain(getattr(typer.core, "_TyperParameter", None))
 app = typer.Typer(
@@ -39,17 +57,32 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 commands: list[Any] = [
-    *(demo, learn, predict, explain, correct, forget, refit, inspect),
-    *(serve, evaluate, reproduce, report),
+    *(demo, learn, predict, explain, correct, forget, refit, inspect, check),
+    *(serve, evaluate, compare, benchmark, leaderboard, reproduce, report),
 ]
 for command in commands:
     app.command()(command)
-tags_app = typer.Typer(cls=TagsGroup, no_args_is_help=True, rich_markup_mode=None)
+app.command("warm-up")(warm_up)
+tags_app = typer.Typer(cls=ListGroup, no_args_is_help=True, rich_markup_mode=None)
 tags_app.command("list")(list_tags)
+tags_app.command()(declare)
+tags_app.command()(describe)
 tags_app.command()(rename)
 tags_app.command()(merge)
 tags_app.command()(remove)
-app.add_typer(tags_app, name="tags", help="List, rename, merge and remove tags: tags MODEL.")
+app.command("next")(next_items)
+app.command()(duplicates)
+for command in (candidates, accept, refuse, exclusive, promise, similar, health):
+    tags_app.command()(command)
+app.add_typer(
+    tags_app, name="tags", help="List, declare, rename, merge, clean up tags: tags MODEL."
+)
+items_app = typer.Typer(cls=ListGroup, no_args_is_help=True, rich_markup_mode=None)
+items_app.command("list")(list_items)
+items_app.command()(show)
+items_app.command()(search)
+items_app.command("export")(export_items)
+app.add_typer(items_app, name="items", help="List, show, search and export stored items.")
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 data_app.command("list")(list_all)
 data_app.command()(fetch)
@@ -62,6 +95,7 @@ token_app.command()(revoke)
 app.add_typer(token_app, name="token", help="Who may use a service.")
 log_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 log_app.command()(export)
+log_app.command()(retry)
 app.add_typer(log_app, name="log", help="The event log of a service.")
 
 
@@ -88,6 +122,9 @@ def _app(
       tagstream explain "some text" -m m.tgs          see why
       tagstream correct m.tgs ID --tags a,b           put an item right
       tagstream tags m.tgs                            see its tags, rename and merge them
+      tagstream items m.tgs                           see its items, search and export them
+      tagstream evaluate test.jsonl --model m.tgs     measure it on items with known tags
+      tagstream check m.tgs                           see which stored tags look wrong
       tagstream evaluate emotions --method all        compare the learners
     """
     show_compiling()
@@ -113,14 +150,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-_PYTHON = re.compile(r"say [^();]+ \((--[^)]*)\)")  # what a message says to both worlds
-
-
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _PYTHON.sub(r"say \1", line)
+    return for_shell(line)
 
 
 def _fail(message: str, code: int) -> int:

@@ -21,7 +21,7 @@ def list_all(as_json: JsonOption = False) -> None:
     Example:
       tagstream data list
     """
-    from tagstream.data import DATASETS, data_home, present
+    from tagstream.records import DATASETS, data_home, present
 
     here = {name: bool(present(name)) for name in DATASETS}
     if as_json:
@@ -39,7 +39,7 @@ def list_all(as_json: JsonOption = False) -> None:
 
 
 def _known_sets(incomplete: str) -> list[str]:
-    from tagstream.data import DATASETS
+    from tagstream.records import DATASETS
 
     return complete([*DATASETS])(incomplete)
 
@@ -56,7 +56,7 @@ def fetch(
     Example:
       tagstream data fetch scene image
     """
-    from tagstream import data
+    from tagstream import records as data
 
     for name in names:
         if name not in data.DATASETS:
@@ -97,7 +97,7 @@ def convert(
       tagstream data convert emotions emotions.csv
       tagstream data convert songs.arff - --to jsonl | head -3
     """
-    from tagstream import data as tools
+    from tagstream import records as tools
 
     kind = "jsonl" if out == "-" and to is None else format_of(out, to, "--to")
     write = tools.FORMATS[kind].writer

@@ -16,10 +16,22 @@ from tagstream.cli.output import Bar, new_table, put, put_table, say, show_compi
 from tagstream.cli.predict import copy_note, marked, put_explanation
 
 if TYPE_CHECKING:
-    from tagstream.models import Explanation
+    from tagstream.learners.neighbors import Explanation
     from tagstream.tagger import Suggestion, Tagger
 
 NEW = {"id": "n1", "text": "Swap: my tomato plants for your strawberry jam"}
+TAGS = {  # declared before the first post, with some words of what they are about
+    "bikes": "bicycle, cycling, wheel, helmet",
+    "children": "kids, baby, school, toys",
+    "food": "eat, cook, recipe, bakery, bread",
+    "garden": "plants, trees, flowers, leaves",
+    "lost": "lost and found, left behind, missing",
+    "music": "song, band, choir, instrument",
+    "repair": "fix, broken, mend, tools",
+    "sale": "selling, for sale",
+    "sea": "beach, swim, boat, waves",
+}
+FIRST = 10  # posts that are told of apart
 CORRECTED = ["garden", "food", "swap"]
 OTHER = {"id": "n2", "text": "I swap tomato plants for strawberry jam"}
 PARTS = 3  # in which the stream is told
@@ -33,6 +45,8 @@ class Story:
     ----------
     right : list of (str, float)
         Which posts, and for how many of them the first tag was right, as a share.
+    n_spoken : int
+        For how many of the first ten posts there was a suggestion.
     seconds : float
         To suggest tags for a post and to learn it, on average; nothing is compiled meanwhile.
     first, before, after : Suggestion
@@ -44,6 +58,7 @@ class Story:
     """
 
     right: list[tuple[str, float]]
+    n_spoken: int
     seconds: float
     first: Suggestion
     before: Suggestion
@@ -70,7 +85,7 @@ def demo(
       tagstream demo --out page
     """
     show_compiling(quiet)
-    from tagstream.data import posts as made_up
+    from tagstream.records import posts as made_up
 
     posts = made_up()
     with Bar("warming up", quiet) as bar:
@@ -92,12 +107,13 @@ def play(posts: list[dict[str, Any]], bar: Any) -> tuple[Story, Tagger]:
     """Go through the posts, correct one, and ask again."""
     from tagstream.tagger import Tagger
 
-    tagger = Tagger()
-    hits = []
+    tagger = Tagger(tags=TAGS)
+    hits, n_spoken = [], 0
     start = time.perf_counter()
     for i, post in enumerate(posts):
-        scores = tagger.suggest({"text": post["text"]}).scores
-        hits.append(next(iter(scores), None) in post["y"])
+        said = tagger.suggest({"text": post["text"]}, next=True)
+        hits.append(next(iter(said.scores), None) in post["y"])
+        n_spoken += bool(said.tags) and i < FIRST
         tagger.learn(post)
         bar(i + 1, len(posts))
     seconds = (time.perf_counter() - start) / len(posts)
@@ -111,7 +127,9 @@ def play(posts: list[dict[str, Any]], bar: Any) -> tuple[Story, Tagger]:
     tagger.learn({**NEW, "y": first_try.tags})  # taken as it was suggested,
     tagger.relabel(NEW["id"], CORRECTED)  # and then put right
     after, why = tagger.suggest(OTHER), tagger.explain(OTHER)
-    return Story(right, seconds, first_try, before, after, why, len(posts), n_tags), tagger
+    return Story(
+        right, n_spoken, seconds, first_try, before, after, why, len(posts), n_tags
+    ), tagger
 
 
 def _scored(found: Suggestion) -> str:
@@ -132,7 +150,9 @@ def _next_steps(out: str) -> list[tuple[str, str]]:
 def _put_story(story: Story, out: str) -> None:
     put(
         f"{story.n_posts} made-up posts of a town's message board, {story.n_tags} tags.\n"
-        "For each, tags are suggested first; then it is learnt.\n\n"
+        "The tags are declared, with a few words each. For each post, tags are suggested first; "
+        "then it is learnt.\n"
+        f"{story.n_spoken} of the first {FIRST} posts got a suggestion.\n\n"
     )
     table = new_table("posts", "First tag right", "share")
     for posts, share in story.right:
@@ -241,8 +261,11 @@ def _page(story: Story, out: str) -> str:
 <h1>A correction that sticks</h1>
 <p>tagstream suggests tags for things that come one after another, and learns from every
 correction. This page was made on your machine by <code>tagstream demo</code>: it went through
-{story.n_posts} made-up posts of a town's message board, with {story.n_tags} tags. For each post it
-first suggested tags, then saw the right ones and learnt them.</p>
+{story.n_posts} made-up posts of a town's message board. Its {
+        story.n_tags
+    } tags were declared, with a
+few words each, so there were suggestions for {story.n_spoken} of the first {FIRST} posts. For each
+post it first suggested tags, then saw the right ones and learnt them.</p>
 <h2>It learns as it goes</h2>
 <p>For how many posts the first suggested tag was right:</p>
 {_chart(story.right)}

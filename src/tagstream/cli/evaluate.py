@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tagstream.cli.measure import measure_model
 from tagstream.cli.options import (
     BitsOption,
     DataArgument,
@@ -38,6 +40,10 @@ from tagstream.cli.output import (
 from tagstream.cli.records import Reading, download, name_of
 
 N_WARM = 64  # items on which a learner is tried before its time is taken
+ASKED = 5  # one item in so many is asked about as any item, after the others were learnt,
+MOST_ASKED = 10_000  # but no more than these: then micro-F1 is known to about half a point
+CHUNK = 1024  # items that are learnt at a time before any item is asked about
+NEXT, ANY = "the next item, in the order of the file", "any item"
 MEASURES = {
     "Micro-F1": "micro_f1",
     "Macro-F1": "macro_f1",
@@ -51,6 +57,14 @@ MEASURES = {
 def evaluate(
     data: DataArgument,
     reading: Reading,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="FILE", help="Measure this model as it is."),
+    ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option("--html", metavar="FILE", help="With --model: write a page with pictures."),
+    ] = None,
     method: Annotated[list[str] | None, methods_option("oml")] = None,
     param: ParamOption = None,
     holdout: Annotated[
@@ -58,6 +72,17 @@ def evaluate(
     ] = False,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Hold-out: parts.")] = 5,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Hold-out: repetitions.")] = 1,
+    any_item: Annotated[
+        str,
+        typer.Option(
+            "--any",
+            metavar="random|time",
+            help="Any item: ask about a fifth of the items drawn at random, or about the last one.",
+        ),
+    ] = "random",
+    next_only: Annotated[
+        bool, typer.Option("--next-only", help="Do not ask about any item: half the time.")
+    ] = False,
     delay: Annotated[
         int,
         typer.Option("--delay", min=0, help="Test-then-train: items after which labels come."),
@@ -74,6 +99,9 @@ def evaluate(
         typer.Option("--every", min=1, help="Items between points of the curve.  [default: 1/20]"),
     ] = None,
     curve: Annotated[bool, typer.Option("--curve", help="Print the learning curve too.")] = False,
+    per_tag: Annotated[
+        bool, typer.Option("--per-tag", help="Test-then-train: print a line for each tag too.")
+    ] = False,
     decide: DecideOption = None,
     threshold: ThresholdOption = None,
     encoder: EncoderOption = None,
@@ -84,12 +112,23 @@ def evaluate(
 ) -> None:
     """Measure how well learners do on DATA.
 
-    By default prequential: each item is predicted, then learnt, in the order of the file. With
-    --holdout, each of several parts is predicted after the others were learnt in random order.
+    There are two questions, and by default both are asked. The next item, in the order of the file:
+    each item is asked about, then learnt. Any item: four fifths of the items, drawn at random, are
+    learnt in the order of the file; then the model is fitted, and asked about the rest, or about
+    10,000 of it. If labels come in runs, the first figure is higher and does not hold for items out
+    of order; this is tested, and said.
+
+    With --holdout, each of several parts is asked about after the others were learnt in random
+    order.
+
+    With --model, nothing is learnt: a saved model is asked about all items of DATA. Then the result
+    has a line for each tag: items, precision, recall, F1 with its 95 % interval.
 
     \b
     Examples:
       tagstream evaluate posts.jsonl
+      tagstream evaluate test.jsonl --model m.tgs --html quality.html
+      tagstream evaluate posts.jsonl --any time      learn the first 80 %, ask about the last 20 %
       tagstream evaluate emotions --holdout --method oml --method knn
       tagstream evaluate songs.arff --method all --curve
       tagstream evaluate posts.jsonl --decide f1
@@ -97,9 +136,25 @@ def evaluate(
     """
     from sklearn import clone
 
-    from tagstream import evaluate as protocols
+    from tagstream.evaluation import evaluate as protocols
 
+    if any_item not in ("random", "time"):
+        raise typer.BadParameter(f"--any must be random or time, got {any_item!r}")
+    if holdout and (next_only or any_item != "random"):
+        raise typer.BadParameter("--any and --next-only must not come with --holdout")
+    if per_tag and holdout:
+        raise typer.BadParameter("--per-tag must not come with --holdout")
     params, rule = params_of(param), rule_of(decide, threshold)
+    if html is not None and model is None:
+        raise typer.BadParameter("--html must come with --model")
+    if model is not None:
+        if method or params or holdout or next_only or curve or any_item != "random":
+            raise typer.BadParameter("--model must not come with options of how to learn")
+        measure_model(
+            *(data, model, reading),
+            rule=rule, encoder=encoder, html=html, as_json=as_json, quiet=quiet,
+        )  # fmt: skip
+        return
     models = {name: new_model(name, params, seed) for name in chosen_methods(method, "oml")}
     download(data, quiet)
     whole = reading.whole(data, _Suited(hash_bits, encoder))
@@ -112,25 +167,108 @@ def evaluate(
         how |= {"delay": delay, "batch": batch, "window": window or max(len(Y) // 10, 1)}
         how["every"] = every or max(len(Y) // 20, 1)
     run = protocols.holdout if holdout else protocols.prequential
+    parts = None if holdout or next_only else _division(len(Y), any_item, seed)
     show_compiling(quiet)
     results: dict[str, Any] = {}
-    for name, model in models.items():
+    of_any: dict[str, Any] = {}
+    for name, fresh in models.items():  # each learner is a copy: one model is held at a time
         with Bar(name, quiet) as bar:
             # What is compiled first is not a cost of each item.
-            protocols.prequential(clone(model), X[:N_WARM], Y[:N_WARM])
-            results[name] = run(model, X, Y, progress=bar, **how)
+            protocols.prequential(clone(fresh), X[:N_WARM], Y[:N_WARM])
+            results[name] = run(clone(fresh), X, Y, progress=bar, **how)
+        if parts is not None:
+            with Bar(f"{name}, {ANY}", quiet):
+                of_any[name] = protocols.train_test(
+                    fresh, X, Y, *parts, init=0, chunk=CHUNK, refit=True, decide=rule
+                )
     (n, p), q, name = X.shape, Y.shape[1], name_of(data)
+    runs = None if holdout else protocols.label_runs(Y)
     if as_json:
-        record = {"data": name, "n": n, "p": p, "q": q}
+        record: dict[str, Any] = {"data": name, "n": n, "p": p, "q": q}
         record["protocol"] = "holdout" if holdout else "prequential"
         record["results"] = {name: result.as_dict() for name, result in results.items()}
-        put_json(record)
+        if per_tag:
+            record["tags"] = {
+                name: _of_tags(result, whole.label_names) for name, result in results.items()
+            }
+        put_json(record | _order_record(runs, of_any, any_item))
         return
-    protocol = f"{repeats} x {folds}-fold hold-out" if holdout else "test, then train"
-    _put_results(f"{name}: {n:,} items, {p:,} features, {q:,} labels; {protocol}", results)
-    if curve and not holdout:
+    title = f"{name}: {n:,} items, {p:,} features, {q:,} labels"
+    if runs is None:
+        _put_results(f"{title}; {repeats} x {folds}-fold hold-out", results)
+        return
+    put(f"{title}\n")
+    _put_results(f"{NEXT}: each is asked about, then learnt", results)
+    if of_any:
+        _put_results(f"{ANY}: {_told(next(iter(of_any.values())), any_item)}", of_any)
+    if runs.found:
+        _put_runs(runs, "any item" if of_any else "that without --next-only")
+    if curve:
         for name, result in results.items():
             _put_curve(name, result)
+    if per_tag:
+        for name, result in results.items():
+            _put_tags(name, result, whole.label_names)
+
+
+def _of_tags(result: Any, names: Any) -> list[dict[str, Any]]:
+    """Return counts and measures of each tag, of a run of test-then-train."""
+    from tagstream.evaluation.metrics import MultiLabelScores
+
+    return MultiLabelScores.from_counts(result.counts).per_label(names)
+
+
+def _put_tags(name: str, result: Any, names: Any) -> None:
+    table = new_table("tag", "Items", "Suggested", "Right", "Precision", "Recall", "F1")
+    for row in sorted(_of_tags(result, names), key=lambda row: -row["n_true"]):
+        counts = [f"{row[key]:,}" for key in ("n_true", "n_pred", "n_hit")]
+        shares = [f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
+        table.add_row(str(row["label"]), *counts, *shares)
+    put_table(table, f"{name}, each tag")
+
+
+def _order_record(runs: Any, of_any: dict[str, Any], drawn: str) -> dict[str, Any]:
+    """Return what a JSON record of test-then-train says about order."""
+    if runs is None:
+        return {}
+    told: dict[str, Any] = {"label_runs": {**asdict(runs), "found": runs.found}}
+    if of_any:
+        folds = {name: asdict(fold) | {"measures": fold.measures} for name, fold in of_any.items()}
+        told["any"] = {"drawn": drawn, "results": folds}
+    return told
+
+
+def _division(n: int, how: str, seed: int) -> tuple[Any, Any] | None:
+    """Return the rows to learn, in the order of the file, and those to ask about.
+
+    None if there are too few.
+    """
+    import numpy as np
+
+    n_asked = max(n // ASKED, 1)
+    if n_asked == n:
+        return None
+    rng = np.random.default_rng(seed)
+    drawn = np.arange(n - n_asked, n) if how == "time" else rng.permutation(n)[:n_asked]
+    learnt = np.setdiff1d(np.arange(n), drawn, assume_unique=True)
+    asked = drawn if n_asked <= MOST_ASKED else rng.choice(drawn, MOST_ASKED, replace=False)
+    return learnt, np.sort(asked)
+
+
+def _told(fold: Any, drawn: str) -> str:
+    if drawn == "time":
+        return f"the first {fold.n_train:,} are learnt, then {fold.n_test:,} later ones asked about"
+    return f"{fold.n_train:,} drawn at random are learnt, then {fold.n_test:,} others asked about"
+
+
+def _put_runs(runs: Any, instead: str) -> None:
+    """Say that labels come in runs, and what follows."""
+    put(
+        f"Labels come in runs: {runs.shared:.0%} of the labels of an item are also labels of the "
+        f"item before it.\nIn random order {runs.expected:.0%} would be. "
+        'So the figure for "the next item" does not hold for items out of order.\n'
+        f"The figure for those is {instead}.\n"
+    )
 
 
 class _Suited:
@@ -141,7 +279,7 @@ class _Suited:
         self._makes: Any = None
 
     def rows(self, items: Any) -> Any:
-        from tagstream.data import Batch
+        from tagstream.records import Batch
 
         if self._makes is None:
             self._makes = featurizer_of(Batch(items, [None] * len(items)), *self._options)
@@ -161,7 +299,11 @@ def _check_labels(whole: Any, data: str) -> None:
 def _put_results(title: str, results: dict[str, Any]) -> None:
     table = new_table("method", *MEASURES, "Time per item")
     for name, result in results.items():
-        if hasattr(result, "folds"):
+        if hasattr(result, "fitted"):
+            cells = {key: f"{value:.4f}" for key, value in result.measures.items()}
+            seconds = result.learn_seconds + result.predict_seconds
+            each = seconds / (result.n_train + result.n_test)
+        elif hasattr(result, "folds"):
             mean, std = result.mean, result.std
             cells = {key: f"{value:.4f} ± {std[key]:.4f}" for key, value in mean.items()}
             seconds = sum(fold.learn_seconds + fold.predict_seconds for fold in result.folds)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tagstream.cli.guards import TagCounts
 from tagstream.cli.model import Keeper, locked, open_tagger
 from tagstream.cli.options import (
     BitsOption,
     ChunkOption,
-    DataArgument,
     EncoderOption,
+    ManyDataArgument,
     ModelOption,
     ParamOption,
     QuietOption,
@@ -38,13 +40,15 @@ from tagstream.cli.records import (
     name_of,
 )
 from tagstream.cli.stop import STOP, Stopped
-from tagstream.registry import METHODS
+from tagstream.learners.registry import METHODS
 
 if TYPE_CHECKING:
-    from tagstream.data import Batch, Tally
+    from tagstream.records import Batch, Tally
     from tagstream.tagger import Tagger
 
 MOST_NAMED = 5  # missing items that are named
+FEW_ITEMS = 2000  # texts up to which an encoder is worth its time
+ADVISED = "encoder_advised"  # under this name a model remembers that this was said
 
 
 class _Edited(Exception):
@@ -85,19 +89,23 @@ class _Source:
         told = self._tally.so_far() if self._tally is not None else self._file or {}
         return {"records": self.n_read, **told}
 
+    @property
+    def share(self) -> float | None:
+        """How much of it was read, where this is known."""
+        return None if self._tally is None else self._tally.share
+
     def batches(self, size: int) -> Iterator[Batch]:
         """Read what was not learnt before; raise `_Edited` if that is no longer there.
 
         What was learnt is read once, to be compared, and passed over.
         """
         left = 0 if self.before is None else self.before["records"]
-        has_lines = not is_data_set(self.data) and self.reading.kind(self.data) != "parquet"
-        if has_lines:
-            from tagstream.data import Tally
+        from tagstream.records import FORMATS
 
+        if not is_data_set(self.data) and FORMATS[self.reading.kind(self.data)].is_stream:
             if self.data != "-":
                 position = self.before if self.before and "bytes" in self.before else None
-                self._tally = Tally(self.data, position)
+                self._tally = self.reading.open(self.data, position)
         elif not is_data_set(self.data):
             self._file = _digest_of(self.data)
             if self.before is not None and {**self._file, "records": left} != self.before:
@@ -122,6 +130,10 @@ class _Source:
 
 
 def _digest_of(path: str) -> dict[str, Any]:
+    if Path(path).is_dir():
+        from tagstream.records.folders import digest_of_folder
+
+        return digest_of_folder(path)
     digest, n = hashlib.sha256(), 0
     with open(path, "rb") as file:
         while part := file.read(1 << 20):
@@ -133,14 +145,20 @@ def _digest_of(path: str) -> dict[str, Any]:
 class _Run:
     """One run of ``learn``: from a source into a model file."""
 
-    def __init__(self, keeper: Keeper, *, chunk: int, unlabelled: bool, quiet: bool) -> None:
+    def __init__(
+        self, keeper: Keeper, *, chunk: int, unlabelled: bool, many_tags: bool, quiet: bool
+    ) -> None:
         self.keeper, self.chunk, self.unlabelled, self.quiet = keeper, chunk, unlabelled, quiet
+        self.tags = None if many_tags else TagCounts()
+        self.source: _Source | None = None  # that is read, or was the last
         self.n_new = 0  # records read that were not learnt before
+        self.is_fitted = False  # whether the run has ended with a refit
         self.ids: set[Any] | None = None  # what was met, if that is to be compared
 
     def go(self, source: _Source, makes: Any, *, by_id: str = "") -> None:
         """Learn what the source has; ``by_id`` says what for each record must have an id."""
         tagger, keeper, key = self.keeper.tagger, self.keeper, _Source.key(source.data)
+        self.source = source
         with Bar("learning", self.quiet) as bar:
             for batch in source.batches(self.chunk):
                 if by_id:
@@ -152,20 +170,41 @@ class _Run:
                     if self.n_new == 0:
                         tagger.extra["reading"] |= source.reading.to_save(source.data, batch)
                     self.n_new += len(batch)
+                    if self.tags is not None:
+                        self.tags.add(batch)
                     keeper.learn(batch, key, source.position)
                     if self.ids is not None:
                         self.ids.update(batch.ids or ())
                     if keeper.is_due:
-                        self.check_labelled(source.data)
+                        self.check_labels(source.data)
                         keeper.save()
-                bar(source.n_read)
+                bar.share(source.n_read, source.share)
 
-    def check_labelled(self, data: str) -> None:
+    def end(self) -> None:
+        """Fit the model, if that is due after the last record."""
+        if not self.keeper.refit_is_due:
+            return
+        with STOP.held():
+            self.keeper.save()
+        with Bar("fitting", self.quiet):
+            self.keeper.refit()
+        self.is_fitted = True
+
+    def check_labels(self, data: str) -> None:
+        """Refuse, before anything is saved, labels that were probably not meant so."""
+        if self.keeper.has_saved:
+            return
+        whole, self.keeper.whole = self.keeper.whole, False  # what is refused is not saved
+        self._check_labelled(data)
+        if self.tags is not None:
+            self.tags.check(data)
+        self.keeper.whole = whole
+
+    def _check_labelled(self, data: str) -> None:
         """Refuse a source most records of which have no labels: a name may be wrong."""
         n, skipped = self.n_new, self.keeper.done.skipped
-        if self.unlabelled or self.keeper.has_saved or 2 * skipped <= n:
+        if self.unlabelled or 2 * skipped <= n:
             return
-        self.keeper.whole = False
         raise Failed(
             f"{name_of(data)}: most records must have labels, got them in {n - skipped:,} of "
             f"{n:,}; say where they are with --labels, or --skip-unlabelled if it is meant so"
@@ -189,7 +228,7 @@ def _opened(
     keep_text: bool | None,
 ) -> Tagger:
     """Return the tagger to go on with, or a new one."""
-    from tagstream import registry
+    from tagstream.learners import registry
     from tagstream.tagger import Tagger
 
     if not Path(path).exists():
@@ -218,7 +257,7 @@ def _opened(
 
 @reads
 def learn(
-    data: DataArgument,
+    data: ManyDataArgument,
     model: ModelOption,
     reading: Reading,
     update: Annotated[
@@ -265,6 +304,19 @@ def learn(
         bool,
         typer.Option("--skip-unlabelled", help="It is meant so that most records have no labels."),
     ] = False,
+    many_tags: Annotated[
+        bool,
+        typer.Option("--many-tags", help="It is meant so that most tags occur only once."),
+    ] = False,
+    refit: Annotated[
+        bool | None,
+        typer.Option(
+            "--refit/--no-refit",
+            help="Fit the model to all its items in the end, or do not.  [default: after a file of "
+            "which something was learnt, if more than a 64th of the items came since the last fit]",
+            show_default=False,
+        ),
+    ] = None,
     every: Annotated[int, typer.Option("--every", min=1, help="Records between two saves.")] = 1000,
     chunk: ChunkOption = 256,
     seed: SeedOption = 0,
@@ -283,9 +335,15 @@ def learn(
     can be learnt again if its records have ids; --update also tells which items it has no more.
     The log of a service (tagstream log export) can be learnt too, with the changes in it.
 
+    After a file, the model is fitted to all its items if many came since the last fit. Then its
+    answers do not depend on the order of the file. Standard input may go on for ever: say --refit
+    if it ends, or give tagstream refit afterwards. Of several files, the fit comes after the last.
+
     \b
     Examples:
       tagstream learn posts.jsonl --model m.tgs
+      tagstream learn 2023.xlsx 2024.xlsx --text body --labels tag -m m.tgs
+      tagstream learn letters/ -m m.tgs             files in folders: letters/complaint/17.txt
       cat more.jsonl | tagstream learn - --model m.tgs
       tagstream learn posts.csv --text body --labels tags --sep "|" --ids key -m m.tgs
       tagstream learn posts.csv --text body --labels tag -m m.tgs      one tag per record
@@ -298,6 +356,8 @@ def learn(
       {"id": 7, "text": "Where to swim in May?", "y": ["travel", "sea"]}
     "x" in the place of "text" may hold a list of numbers or an object of named values.
     """
+    from tagstream.checks import DataError
+
     if forget_missing and not update:
         raise typer.BadParameter("--forget-missing must come with --update")
     params = params_of(param)
@@ -306,30 +366,73 @@ def learn(
         if ray is not None:
             tagger.learner, store = on_shards(tagger.learner, ray, shards)
             ends.callback(store.close)
+        if refit and not hasattr(tagger.learner, "refit"):
+            name = type(tagger.learner).__name__
+            raise Failed(f"{model}: --refit must not be given: {name} has nothing to fit anew")
         if update and not hasattr(tagger.learner, "has_item"):
             raise Failed(f"{model}: {type(tagger.learner).__name__} keeps no items to be updated")
-        download(data, quiet)
-        reading = _with_width(reading.after(tagger.extra["reading"]), data, tagger)
+        for name in data:
+            download(name, quiet)
+        reading = reading.of_model(tagger)
         show_compiling(quiet)
+        refits = False if refit is None and any(map(is_stream, data)) else refit
+        keeper = Keeper(tagger, model, every, refits=refits)
         run = _Run(
-            Keeper(tagger, model, every), chunk=chunk, unlabelled=skip_unlabelled, quiet=quiet
+            keeper, chunk=chunk, unlabelled=skip_unlabelled, many_tags=many_tags, quiet=quiet
         )
-        from_start = again or update or is_stream(data)
-        before = None if from_start else tagger.extra["sources"].get(_Source.key(data))
-        stopped = False
+        stopped, wrong, advice = False, None, ""
         try:
-            _learn(run, data, reading, before, update, (hash_bits, encoder))
-            run.check_labelled(data)
+            for name in data:
+                known = None if again or update or is_stream(name) else _Source.key(name)
+                before = tagger.extra["sources"].get(known)
+                how = _with_width(reading, name, tagger)
+                _learn(run, name, how, before, update, (hash_bits, encoder))
+                run.check_labels(name)
             if update:
                 _compare(run, data, model, forget_missing)
+            run.end()
+            advice = _advice(tagger)
         except Stopped:
             stopped = True
+        except DataError as error:
+            wrong = error
         finally:
             with contextlib.suppress(Stopped), STOP.held():
                 run.keeper.save()
+    if wrong is not None:
+        raise Failed(f"{wrong}{_how_to_go_on(run, model)}") from wrong
     _tell(run, data, model, stopped=stopped, again=again)
+    if advice:
+        say(advice, quiet)
     if stopped:
         raise typer.Exit(STOP.exit_code)
+
+
+def _advice(tagger: Tagger) -> str:
+    """Return, once for each model, what may make it better; for a person at a terminal."""
+    from tagstream.features import Text
+
+    if not sys.stderr.isatty():
+        return ""
+    few = 0 < tagger.n_items <= FEW_ITEMS
+    if not few or not isinstance(tagger.featurizer, Text) or tagger.extra.get(ADVISED):
+        return ""
+    tagger.extra[ADVISED] = True
+    return (
+        "with so few texts a sentence encoder is likely worth it: install tagstream[meaning], and "
+        "learn into a new model with --encoder use"
+    )
+
+
+def _how_to_go_on(run: _Run, model: str) -> str:
+    """Return what to say beside an error: what was learnt before it, and what to do next."""
+    source = run.source
+    if source is None or not run.keeper.has_saved or not source.n_read:
+        return ""
+    learnt = f"{count(source.n_read, 'record')} before it are learnt and saved in {model}"
+    if is_stream(source.data):
+        return f"; {learnt}: mend it, and send it and what comes after it"
+    return f"; {learnt}: mend it, and the same command goes on from there"
 
 
 def _with_width(reading: Reading, data: str, tagger: Tagger) -> Reading:
@@ -372,14 +475,14 @@ def _learn(
         run.go(source, makes, by_id=f"{rule}; {advice}")
 
 
-def _compare(run: _Run, data: str, model: str, forget: bool) -> None:
+def _compare(run: _Run, data: list[str], model: str, forget: bool) -> None:
     """Report the items of the model that DATA does not have, and forget them if asked."""
     assert run.ids is not None
     missing = [name for name in run.keeper.tagger.ids if name not in run.ids]
     if not missing:
         return
     named = ", ".join(map(str, missing[:MOST_NAMED])) + (", …" if len(missing) > MOST_NAMED else "")
-    what = f"{count(len(missing), 'item')} of {model} not in {name_of(data)}: {named}"
+    what = f"{count(len(missing), 'item')} of {model} not in {_all(data)}: {named}"
     if forget:
         with STOP.held():
             run.keeper.forget(missing)
@@ -388,7 +491,11 @@ def _compare(run: _Run, data: str, model: str, forget: bool) -> None:
         say(f"{what}; --forget-missing forgets them", run.quiet)
 
 
-def _tell(run: _Run, data: str, model: str, *, stopped: bool, again: bool) -> None:
+def _all(data: list[str]) -> str:
+    return ", ".join(map(name_of, data))
+
+
+def _tell(run: _Run, data: list[str], model: str, *, stopped: bool, again: bool) -> None:
     tagger, done = run.keeper.tagger, run.keeper.done
     if tagger.n_items:
         told = f"{count(done.new, 'record')} learnt"
@@ -397,14 +504,18 @@ def _tell(run: _Run, data: str, model: str, *, stopped: bool, again: bool) -> No
         told += f" ({done.skipped:,} without labels passed over)" * bool(done.skipped)
         knows = f"{model} has seen {tagger.n_items:,} and knows {count(len(tagger.tags), 'tag')}"
         say(f"{told}; {knows}", run.quiet)
+        if run.is_fitted and not done.new and not done.corrected:
+            say(f"{model} is fitted to {count(len(tagger.ids), 'item')}", run.quiet)
     elif not stopped and run.n_new == 0:
-        raise Failed(f"{name_of(data)}: must hold at least one record, got none")
+        raise Failed(f"{_all(data)}: must hold at least one record, got none")
     elif not stopped:
         raise Failed(
-            f"{name_of(data)}: must hold at least one record with labels, got none; "
+            f"{_all(data)}: must hold at least one record with labels, got none; "
             "say where they are with --labels"
         )
     if stopped:
         how = "the same command without --again" if again else "the same command"
-        then = "what was learnt is kept" if is_stream(data) else f"{how} goes on from here"
+        then = (
+            "what was learnt is kept" if any(map(is_stream, data)) else f"{how} goes on from here"
+        )
         say(f"stopped; {then}", run.quiet)

@@ -74,6 +74,17 @@ def _run(module: ModuleType | None) -> None:
             loader = module.__dict__.pop("_loader", None)
             if loader is not None:
                 loader.exec_module(module)
+                _limit_threads()
+
+
+def _limit_threads() -> None:
+    """Limit the threads of a BLAS library that a module has just brought, if others are limited.
+
+    SciPy's is loaded when a fit first uses it, and that fit is to run on one thread already.
+    """
+    threads = sys.modules.get("tagstream.execution.threads")
+    if threads is not None:
+        threads.ONE_BLAS_THREAD.look_again()
 
 
 class _Later(Loader):

@@ -14,11 +14,13 @@ from tagstream.cli.output import Failed
 from tagstream.cli.records import check_saved
 
 if TYPE_CHECKING:
-    from tagstream.data import Batch
+    from tagstream.records import Batch
     from tagstream.tagger import Learnt, Tagger
 
 # How many sources a model remembers the positions of.
 MOST_SOURCES = 1000
+DUE = "refit_due"  # under this name a model remembers that it is to be fitted
+SHARE = 64  # a fit is worth it when more than a 64th of the stored items came since the last one
 LONGEST_NAME = 217  # bytes; a file system takes 255, a temporary file's name has 38 more
 
 
@@ -31,7 +33,8 @@ def open_tagger(path: str, encoder: str | None = None) -> Tagger:
     tagger = Tagger.open(path, encoder=encoder)
     reading = tagger.extra.setdefault("reading", {})
     sources = tagger.extra.setdefault("sources", {})
-    if not check_saved(reading) or not _are_positions(sources):
+    is_sound = check_saved(reading) and _are_positions(sources)
+    if not is_sound or tagger.extra.get(DUE, True) is not True:
         raise DataError(f"{path}: what is saved about reading does not make sense")
     return tagger
 
@@ -56,7 +59,7 @@ def _find_functions(encoder: str | None) -> None:
 
 def new_encoder(name: str) -> Any:
     """Return the encoder of that name."""
-    from tagstream.text import Encoder
+    from tagstream.features import Encoder
 
     _find_functions(name)
     return Encoder(name)
@@ -87,7 +90,7 @@ def locked(path: str) -> Iterator[None]:
     The lock is on a file beside it, which is removed in the end.  One that a killed process left
     is free: the system lets go of a lock when its holder dies.
     """
-    from tagstream import persist
+    from tagstream.files import locks, persist
 
     folder, name = os.path.split(os.path.realpath(path))
     if len(os.fsencode(name)) > LONGEST_NAME:
@@ -99,7 +102,7 @@ def locked(path: str) -> Iterator[None]:
         raise Failed(f"{path}: the model cannot be saved: {folder} is no directory to write to")
     place = os.path.join(folder, f".{name}.lock")
     try:
-        handle = _take(place)
+        handle = locks.take(place)
     except BlockingIOError:
         raise Failed(
             f"{path}: another process is changing this model; try again when it is done"
@@ -114,36 +117,6 @@ def locked(path: str) -> Iterator[None]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(place)
         os.close(handle)
-
-
-def _take(place: str) -> int:
-    while True:
-        handle = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _lock(handle)
-        except BaseException:
-            os.close(handle)
-            raise
-        # Its last holder may have removed the file between the two calls.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.stat(place)):
-                return handle
-        os.close(handle)
-
-
-def _lock(handle: int) -> None:
-    """Lock an open file, or raise BlockingIOError if another process has."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except PermissionError as error:
-            raise BlockingIOError from error
-    else:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextlib.contextmanager
@@ -167,16 +140,27 @@ def changed(path: str, encoder: str | None = None) -> Iterator[Tagger]:
 class Keeper:
     """Saves a tagger as it learns, and remembers how far each source was read.
 
+    Parameters
+    ----------
+    tagger : Tagger
+    path : str
+    every : int
+        Records between two saves.
+    refits : bool or None
+        Whether the run ends with a refit; None: if it is worth it.
+
     Attributes
     ----------
     done : Learnt
         What became of the records so far.
     """
 
-    def __init__(self, tagger: Tagger, path: str, every: int) -> None:
+    def __init__(
+        self, tagger: Tagger, path: str, every: int, *, refits: bool | None = False
+    ) -> None:
         from tagstream.tagger import Learnt
 
-        self.tagger, self.path, self.every = tagger, path, every
+        self.tagger, self.path, self.every, self.refits = tagger, path, every, refits
         self.done = Learnt()
         self.whole = True
         self.has_saved = False
@@ -215,6 +199,36 @@ class Keeper:
         self.whole = True
 
     @property
+    def refit_is_due(self) -> bool:
+        """Whether the run is to end with a refit, if no more records come.
+
+        By itself it does if something was learnt or corrected, by this run or by one that was
+        killed before its refit, and if much of what is stored came since the last fit.
+        """
+        from tagstream.execution.schedule import FIRST_FIT
+
+        learner: Any = self.tagger.learner
+        if self.refits is not None or not self.tagger.n_items:
+            return bool(self.refits and self.tagger.n_items)
+        is_changed = self.done.new or self.done.corrected or self.tagger.extra.get(DUE, False)
+        if not is_changed or not hasattr(learner, "refit"):
+            return False
+        n = learner.n_stored_
+        return bool(n >= FIRST_FIT and SHARE * learner.n_since_fit_ > n)
+
+    def refit(self) -> None:
+        """Fit the model to all its items.
+
+        Save before: a run that is killed meanwhile leaves a file that says that a refit is due.
+        """
+        self.whole = False
+        self.tagger.refit()
+        self.tagger.extra.pop(DUE, None)
+        self.refits = False  # it is done
+        self._n_since += 1
+        self.whole = True
+
+    @property
     def is_due(self) -> bool:
         """Whether it is time to save; a large model takes long, a fifth of the time at most."""
         rested = time.monotonic() - self._saved_at >= 4 * self._cost
@@ -229,6 +243,10 @@ class Keeper:
                 f"{self.path}: another process has written this model meanwhile; "
                 "what was learnt since the last checkpoint is not saved"
             )
+        if self.refits is not False:
+            is_due = self.refit_is_due
+            self.tagger.extra.pop(DUE, None)
+            self.tagger.extra |= {DUE: True} if is_due else {}
         start = time.monotonic()
         self.tagger.save(self.path)
         self._stamp, self._n_since, self.has_saved = self._look(), 0, True

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tagstream.cli.records import FORMATS, Reading
-from tagstream.registry import METHODS
+from tagstream.learners.registry import METHODS
 
 if TYPE_CHECKING:
-    from tagstream.base import StreamClassifier
-    from tagstream.data import Batch
+    from tagstream.learners.estimator import StreamClassifier
+    from tagstream.records import Batch
 
 
 def complete(choices: Sequence[str]) -> Callable[[str], list[str]]:
@@ -30,8 +30,18 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file (JSON Lines, CSV, TSV, ARFF, LIBSVM, Parquet, plain lines; also .gz and "
-        ".bz2), '-' for standard input, or the name of a benchmark data set.",
+        help="A file (JSON Lines, a JSON array, CSV, TSV, Excel, ARFF, LIBSVM, Parquet, plain "
+        "lines; also .gz and .bz2), a folder of text files, '-' for standard input, or the name "
+        "of a benchmark data set.",
+    ),
+]
+ManyDataArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA...",
+        help="Files (JSON Lines, a JSON array, CSV, TSV, Excel, ARFF, LIBSVM, Parquet; also .gz "
+        "and .bz2), folders of text files, '-' for standard input, or the name of a benchmark "
+        "data set.",
     ),
 ]
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="The model file.")]
@@ -61,13 +71,21 @@ ThresholdOption = Annotated[
     float | None,
     typer.Option("--threshold", metavar="SCORE", help="The same as --decide SCORE."),
 ]
+NextOption = Annotated[
+    bool,
+    typer.Option(
+        "--next",
+        help="Answer as if each item came next after those that were learnt: the latest tags are "
+        "evidence too.",
+    ),
+]
 EncoderOption = Annotated[
     str | None,
     typer.Option(
         "--encoder",
         metavar="NAME",
-        help="Text: a sentence-transformers or model2vec model by name or path, or "
-        "module:function, beside the words. A model made with a function needs it each time.",
+        help="Text: use, which comes with tagstream[meaning]; a sentence-transformers or model2vec "
+        "model by name or path; or module:function, which must be named each time. The words stay.",
     ),
 ]
 BitsOption = Annotated[
@@ -158,6 +176,23 @@ def _reading(
         int | None,
         typer.Option("--features", min=1, help="LIBSVM: how many, if a pipe has no header."),
     ] = None,
+    no_ids: Annotated[
+        bool,
+        typer.Option("--no-ids", help='Do without identifiers, though there is a field "id".'),
+    ] = False,
+    sheet: Annotated[
+        str | None,
+        typer.Option("--sheet", metavar="NAME", help="Excel: which sheet.  [default: the first]"),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            "--encoding",
+            metavar="NAME",
+            help="Text files: how letters are written, such as cp1252.  [default: UTF-8, UTF-16 if "
+            "the file begins with its mark, else cp1252]",
+        ),
+    ] = None,
 ) -> Reading:
     which: Any = labels
     if labels is not None and re.fullmatch(r"[+-]?\d+", labels):
@@ -172,7 +207,17 @@ def _reading(
             raise typer.BadParameter(f"--delimiter must be one character, got {delimiter!r}")
     if sep == "":
         raise typer.BadParameter("--sep must not be empty")
-    return Reading(format, which, sep, text, ids, delimiter, missing, n_features)
+    if no_ids and ids is not None:
+        raise typer.BadParameter("--ids and --no-ids must not come together")
+    if encoding is not None:
+        from tagstream.records.transcode import check_encoding
+
+        try:
+            check_encoding(encoding)
+        except ValueError as error:
+            raise typer.BadParameter(f"--{error}") from None
+    names = False if no_ids else ids
+    return Reading(format, which, sep, text, names, delimiter, missing, n_features, sheet, encoding)
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
@@ -198,7 +243,7 @@ def featurizer_of(batch: Batch, bits: int | None, encoder: str | None) -> Any:
     from dataclasses import replace
 
     from tagstream.cli.model import new_encoder
-    from tagstream.text import Columns, featurizer_for
+    from tagstream.features import Columns, featurizer_for
 
     if isinstance(batch.items, list):
         if encoder is not None and isinstance(batch.items[0], str):
@@ -236,7 +281,7 @@ def chosen_methods(names: list[str] | None, *usual: str) -> list[str]:
 
 def new_model(method: str, params: dict[str, Any], seed: int) -> StreamClassifier:
     """Return a learner that has learnt nothing."""
-    from tagstream import registry
+    from tagstream.learners import registry
 
     if method not in METHODS:
         raise typer.BadParameter(f"--method must be one of {', '.join(METHODS)}, got {method!r}")

@@ -17,17 +17,27 @@ import typer
 from tagstream.cli.model import find_item, open_tagger
 from tagstream.cli.options import (
     ChunkOption,
-    DataArgument,
     DecideOption,
     EncoderOption,
     JsonOption,
     ModelArgument,
     ModelOption,
+    NextOption,
     ThresholdOption,
     reads,
     rule_of,
 )
-from tagstream.cli.output import Failed, new_table, put, put_json, put_table, say, with_marks
+from tagstream.cli.output import (
+    Bar,
+    Failed,
+    is_terminal,
+    new_table,
+    put,
+    put_json,
+    put_table,
+    say,
+    with_marks,
+)
 from tagstream.cli.ray import RayOption, ShardsOption, in_order
 from tagstream.cli.records import (
     Reading,
@@ -39,11 +49,12 @@ from tagstream.cli.records import (
 )
 
 if TYPE_CHECKING:
-    from tagstream.data import Batch
-    from tagstream.models import Explanation
+    from tagstream.learners.neighbors import Explanation
+    from tagstream.records import Batch, Tally
     from tagstream.tagger import Suggestion, Tagger
 
 MOST_LABELS = 50  # shown by inspect
+OLD_ANSWERS = "answered as the next item of the stream, as version 0.2 did, until the next fit"
 LONGEST_TEXT = 100  # characters of a neighbour's text that are shown
 NOTHING_KNOWN = "nothing in it was met before: the scores are how frequent each tag is"
 
@@ -55,23 +66,56 @@ def _open(path: str, encoder: str | None, rule: str | float | None = None) -> Ta
     return tagger
 
 
-def _batches(tagger: Tagger, reading: Reading, data: str, size: int) -> Iterator[Batch]:
-    """Read records to be predicted."""
+def _batches(
+    tagger: Tagger, reading: Reading, data: str, size: int, bar: Bar | None = None
+) -> Iterator[Batch]:
+    """Read records to be predicted; the bar shows how far this is."""
     download(data)
-    how = reading.after(tagger.extra["reading"])
+    how = reading.of_model(tagger)
     if how.n_features is None and tagger.featurizer is not None:
         how = how.after(how.saved, n_features=getattr(tagger.featurizer, "n_features", None))
-    for batch in how.batches(data, size, to_predict=True):
+    if is_text(data):
+        yield _typed_record(data, tagger)
+        return
+    tally, done = open_lines(how, data), 0
+    for batch in how.batches(data, size, tally=tally, to_predict=True):
         check_columns(batch, tagger, data)
+        done += len(batch)
+        if bar is not None:
+            bar.share(done, None if tally is None else tally.share)
         yield batch
+
+
+def open_lines(how: Reading, data: str) -> Tally | None:
+    """Open a file that is read line by line; None for everything else."""
+    from tagstream.records import FORMATS
+
+    if is_data_set(data) or is_stream(data) or not FORMATS[how.kind(data)].is_stream:
+        return None
+    return how.open(data)
+
+
+def is_text(data: str) -> bool:
+    """Tell whether DATA is a text itself: it is no file, and there is a blank in it."""
+    return " " in data.strip() and not os.path.lexists(data)
 
 
 # ---------------------------------------------------------------------- predict
 @reads
 def predict(
-    data: DataArgument,
     model: ModelOption,
     reading: Reading,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            help="A file, a folder, '-' or a data set as for learn; what is no file and has a "
+            "blank in it is the text itself.",
+        ),
+    ] = None,
+    text_itself: Annotated[
+        str | None, typer.Option("--say", metavar="TEXT", help="The text itself, instead of DATA.")
+    ] = None,
     show: Annotated[
         str,
         typer.Option("--show", metavar="labels|scores", help="Suggested tags, or all scores too."),
@@ -88,6 +132,7 @@ def predict(
     out: Annotated[
         str, typer.Option("--out", metavar="jsonl|csv", help="What to print.")
     ] = "jsonl",
+    as_next: NextOption = False,
     encoder: EncoderOption = None,
     chunk: ChunkOption = 256,
     ray: RayOption = None,
@@ -100,9 +145,14 @@ def predict(
     which nothing was met before gets no tag and "known": false; its scores are how frequent each
     tag is.
 
+    Each record is answered for on its own, whenever it came. With --next, each is answered for as
+    the one that comes right after what the model has learnt last.
+
     \b
     Examples:
       tagstream predict new.jsonl --model m.tgs
+      tagstream predict "Where to swim in May?" --model m.tgs
+      tagstream predict new.xlsx --model m.tgs --out csv > tagged.csv
       cat new.jsonl | tagstream predict - --model m.tgs --top 3
       cat titles.txt | tagstream predict - --format lines --model m.tgs --why
       tail -f new.jsonl | tagstream predict - --model m.tgs --chunk 1
@@ -117,16 +167,28 @@ def predict(
             raise typer.BadParameter(f"{option} must be one of {', '.join(choices)}, got {value!r}")
     if why and out == "csv":
         raise typer.BadParameter("--why must come with --out jsonl")
-    if ray is not None and is_stream(data):
+    if (data is None) == (text_itself is None):
+        raise typer.BadParameter("DATA or --say must be given, and not both")
+    if ray is not None and (data is None or is_stream(data)):
         raise typer.BadParameter("--ray must come with a file that several processes can read")
-    rule, form = rule_of(decide, threshold), _Form(show, top, why, out, reading.sep or "|")
+    rule = rule_of(decide, threshold)
     tagger = _open(model, encoder, rule)
+    sep = reading.sep or tagger.extra["reading"].get("sep") or "|"
+    form = _Form(show, top, why, out, sep, as_next)
     if why:
         _check_explains(tagger, model)
-    put(form.header(tagger))
+    if data is None:
+        assert text_itself is not None
+        put(form.text(tagger, 0, _typed_record(text_itself, tagger)))
+        return
     if ray is None:
-        for first, batch in _numbered(tagger, reading, data, chunk):
-            put(form.text(tagger, first, batch))
+        with Bar("predicting", is_terminal()) as bar:  # lines on a terminal are progress enough
+            n = 0
+            for first, batch in _numbered(tagger, reading, data, chunk, bar):
+                put(form.text(tagger, first, batch))
+                n += len(batch)
+        if n == 0:
+            put(form.header(tagger, has_text=False))
         return
     model, data = os.path.abspath(model), data if is_data_set(data) else os.path.abspath(data)
 
@@ -142,11 +204,11 @@ def predict(
 
 
 def _numbered(
-    tagger: Tagger, reading: Reading, data: str, size: int
+    tagger: Tagger, reading: Reading, data: str, size: int, bar: Bar | None = None
 ) -> Iterator[tuple[int, Batch]]:
     """Read batches, each with the number of its first record."""
     first = 0
-    for batch in _batches(tagger, reading, data, size):
+    for batch in _batches(tagger, reading, data, size, bar):
         yield first, batch
         first += len(batch)
 
@@ -159,12 +221,15 @@ class _Form(NamedTuple):
     why: bool
     out: str
     sep: str  # between the tags of a CSV cell
+    as_next: bool  # whether each record is answered for as the next one of the stream
 
-    def header(self, tagger: Tagger) -> str:
+    def header(self, tagger: Tagger, *, has_text: bool) -> str:
         """Return what comes before all lines."""
         if self.out == "jsonl":
             return ""
         named = ["labels"] if self.show == "labels" else tagger.tags
+        if has_text:
+            named = ["text", *named]
         return _csv([["id", *(named if self.top is None else ["rank", "label", "score"])]])
 
     def text(self, tagger: Tagger, first: int, batch: Batch) -> str:
@@ -173,28 +238,41 @@ class _Form(NamedTuple):
             first + i if name is None else name
             for i, name in enumerate(batch.ids or [None] * len(batch))
         ]
-        pairs = zip(names, tagger.suggest(batch), strict=True)
+        pairs = zip(names, tagger.suggest(batch, next=self.as_next), strict=True)
         if self.out == "csv":
             tags = tagger.tags
-            return "".join(_csv(self._rows(*pair, tags)) for pair in pairs)
+            texts = [[item] if isinstance(item, str) else [] for item in batch.items]
+            head = "" if first else self.header(tagger, has_text=bool(texts[0]))
+            rows = (self._rows(*pair, tags, text) for pair, text in zip(pairs, texts, strict=True))
+            return head + "".join(map(_csv, rows))
         lines = [_as_json(*pair, self.show, self.top) for pair in pairs]
         if self.why:
-            lines = [_with_why(line, tagger, batch.cut(i, i + 1)) for i, line in enumerate(lines)]
+            lines = [self._with_why(line, tagger, batch, i) for i, line in enumerate(lines)]
         return "".join(lines)
 
-    def _rows(self, name: Any, found: Suggestion, tags: list[Any]) -> list[list[object]]:
+    def _with_why(self, line: str, tagger: Tagger, batch: Batch, i: int) -> str:
+        reasons = _explanation(tagger, batch.cut(i, i + 1), as_next=self.as_next)
+        shown = ("parts", "copy_of", "corrected", "neighbors")
+        record = {**json.loads(line), "why": {key: reasons[key] for key in shown}}
+        return json.dumps(record, ensure_ascii=False) + "\n"
+
+    def _rows(
+        self, name: Any, found: Suggestion, tags: list[Any], text: list[str]
+    ) -> list[list[object]]:
         if self.top is not None:
             best = [*found.scores.items()][: self.top]
             return [[name, rank, *pair] for rank, pair in enumerate(best, 1)]
         if self.show == "scores":
-            return [[name, *(found.scores.get(tag, 0.0) for tag in tags)]]
-        from tagstream.data.writers import join_tags
+            return [[name, *text, *(found.scores.get(tag, 0.0) for tag in tags)]]
+        from tagstream.records.writers import join_tags
 
-        return [[name, join_tags(map(str, found.tags), self.sep)]]
+        return [[name, *text, join_tags(map(str, found.tags), self.sep)]]
 
 
 def _as_json(name: Any, found: Suggestion, show: str, top: int | None) -> str:
     record: dict[str, Any] = {"id": name, "labels": found.tags}
+    if found.auto:
+        record["auto"] = found.auto
     if top is not None:
         best = [*found.scores.items()][:top]
         record["top"] = [{"label": tag, "score": score} for tag, score in best]
@@ -202,18 +280,6 @@ def _as_json(name: Any, found: Suggestion, show: str, top: int | None) -> str:
         record["scores"] = {str(tag): score for tag, score in found.scores.items()}
     if not found.known:
         record["known"] = False
-    return json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _with_why(line: str, tagger: Tagger, one: Batch) -> str:
-    record = json.loads(line)
-    reasons = _explanation(tagger, one)
-    record["why"] = {
-        "parts": reasons["parts"],
-        "copy_of": reasons["copy_of"],
-        "corrected": reasons["corrected"],
-        "neighbors": reasons["neighbors"],
-    }
     return json.dumps(record, ensure_ascii=False) + "\n"
 
 
@@ -232,17 +298,18 @@ def _check_explains(tagger: Tagger, model: str) -> None:
 
 @reads
 def explain(
+    model: ModelOption,
+    reading: Reading,
     item: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="ITEM",
             help="A plain text, a JSON record, a data file or data set (see --row), or '-' for a "
             "record on standard input.",
         ),
-    ],
-    model: ModelOption,
-    reading: Reading,
+    ] = None,
     row: Annotated[int, typer.Option("--row", min=0, help="Which record of a file.")] = 0,
+    as_next: NextOption = False,
     decide: DecideOption = None,
     threshold: ThresholdOption = None,
     encoder: EncoderOption = None,
@@ -251,34 +318,53 @@ def explain(
     """Tell why an item gets its tags: what spoke for each, and the stored items nearest to it.
 
     Words that an item shares with a stored one are bold on a terminal and between *stars*
-    elsewhere. The id of a stored item is read as a text: give the item's own text.
+    elsewhere. Without ITEM, --id ID names a stored item, which then speaks for itself too.
 
     \b
     Examples:
       tagstream explain "Where to swim in May?" --model m.tgs
       tagstream explain '{"x": [0.5, 1.5, 3]}' --model m.tgs
+      tagstream explain --id p17 --model m.tgs
       tagstream explain new.csv --row 12 --model m.tgs
       head -1 new.jsonl | tagstream explain - --model m.tgs --json
     """
     tagger = _open(model, encoder, rule_of(decide, threshold))
     _check_explains(tagger, model)
-    if item == "-" or is_data_set(item) or Path(item).is_file():
-        left, one = row, None
+    if item is None:
+        one = _stored_record(tagger, model, reading.ids)
+    elif item == "-" or is_data_set(item) or Path(item).is_file():
+        left, found = row, None
         for batch in _batches(tagger, reading, item, 1 if item == "-" else 256):
             if left < len(batch):
-                one = batch.cut(left, left + 1)
+                found = batch.cut(left, left + 1)
                 break
             left -= len(batch)
-        if one is None:
+        if found is None:
             raise Failed(f"{name_of(item)}: must have a record {row}, got fewer")
+        one = found
     else:
         _tell_of_id(item, tagger)
         one = _typed_record(item, tagger)
     if as_json:
-        put_json(_explanation(tagger, one))
+        put_json(_explanation(tagger, one, as_next=as_next))
     else:
-        (found,) = tagger.suggest(one)
-        put_explanation(tagger.explain(one), _text_of(one), known=found.known)
+        (answer,) = tagger.suggest(one)
+        put_explanation(tagger.explain(one, next=as_next), _text_of(one), known=answer.known)
+
+
+def _stored_record(tagger: Tagger, model: str, written: Any) -> Batch:
+    """Return a stored item as a record with its id."""
+    from tagstream.records import Batch
+
+    if not isinstance(written, str):
+        raise typer.BadParameter("ITEM or --id must be given")
+    name = find_item(tagger, written)
+    if name is None:
+        raise Failed(f"{model}: --id must be that of a stored item, got {written!r}")
+    text = tagger.item(name).text
+    if text is None:
+        raise Failed(f"{model}: the text of item {name} must be kept to be explained, got none")
+    return Batch([text], [None], ids=(name,))
 
 
 def _tell_of_id(item: str, tagger: Tagger) -> None:
@@ -286,12 +372,12 @@ def _tell_of_id(item: str, tagger: Tagger) -> None:
     found = find_item(tagger, item)
     if found is not None:
         tags = ", ".join(sorted(map(str, tagger.learner.item(found)[1]))) or "no tag"
-        say(f"{item!r} is taken as a text; for the stored item {found} ({tags}), give its text")
+        say(f"{item!r} is taken as a text; for the stored item {found} ({tags}), say --id {found}")
 
 
 def _typed_record(item: str, tagger: Tagger) -> Batch:
     """Return a record given on the command line."""
-    from tagstream import data
+    from tagstream import records as data
 
     line = item.strip() if item.lstrip().startswith("{") else json.dumps({"text": item})
     stream = io.BytesIO(line.replace("\n", " ").encode("utf-8", "surrogateescape"))
@@ -306,11 +392,11 @@ def _text_of(one: Batch) -> str | None:
     return first if isinstance(first, str) else None
 
 
-def _explanation(tagger: Tagger, one: Batch) -> dict[str, Any]:
+def _explanation(tagger: Tagger, one: Batch, *, as_next: bool) -> dict[str, Any]:
     """Return an explanation as plain values; neighbours come with the words they share."""
-    why, text = tagger.explain(one), _text_of(one)
+    why, text = tagger.explain(one, next=as_next), _text_of(one)
     told = asdict(why)
-    for key in ("voters", "scores", "parts"):
+    for key in ("voters", "scores", "parts", "words"):
         told[key] = {str(tag): value for tag, value in told[key].items()}
     for near in [*told["neighbors"], told["copy_of"]]:
         if near is not None:
@@ -323,7 +409,7 @@ def _shared(text: str | None, other: str | None) -> list[tuple[int, int]]:
     """Return where the words stand in ``other`` that both texts have."""
     if text is None or other is None:
         return []
-    from tagstream.text import shared_words
+    from tagstream.features import shared_words
 
     return shared_words(text, other)
 
@@ -352,6 +438,12 @@ def put_explanation(why: Explanation, text: str | None = None, *, known: bool = 
         star = "*" if known and tag in why.voters else ""
         near.add_row(f"{tag}{star}", f"{score:.2f}", ", ".join(voters))
     put_table(near, "tags (* suggested)")
+    if known and why.words:
+        spoke = new_table("tag", "words for it", "words against it")
+        for tag, words in why.words.items():
+            sides = [[w for w, change in words.items() if change * sign > 0] for sign in (1, -1)]
+            spoke.add_row(str(tag), *(", ".join(side) for side in sides))
+        put_table(spoke, "words, the strongest first")
     if known and why.parts:
         put_table(parts_table(why), "what spoke for each: parts that add up to its log-odds")
     if why.copy_of is not None:
@@ -396,7 +488,7 @@ def inspect(
       tagstream inspect m.tgs
       tagstream inspect m.tgs --json | jq .params
     """
-    from tagstream import persist
+    from tagstream.files import persist
 
     info = persist.inspect(model)
     tagger = _open(model, encoder)
@@ -407,9 +499,10 @@ def inspect(
         features = {"name": makes.name, **makes.to_state()}
         features.pop("probe", None)
     sources = tagger.extra["sources"]
+    old = not getattr(tagger.learner, "answers_any_", True)
     loss = dict(zip(("squared_loss", "bound"), tagger.loss_and_bound or (), strict=False))
     if as_json:
-        record = asdict(info) | loss
+        record = asdict(info) | loss | {"answers_any": not old}
         del record["arrays"], record["extra"]
         kept = [counts[name] for name in names] if counts else None
         put_json(record | {"labels": names, "kept": kept, "text": features, "sources": sources})
@@ -420,6 +513,7 @@ def inspect(
         "features": f"{info.n_features:,}",
         "tags": f"{info.n_labels:,}",
         **({"loss": "{squared_loss:,.1f}, at most {bound:,.1f}".format(**loss)} if loss else {}),
+        **({"any item": f"{OLD_ANSWERS}; tagstream refit {model} changes it"} if old else {}),
         "size": f"{info.n_bytes:,} bytes, format {info.format}, tagstream {info.tagstream}",
         **{f"  {key}": str(value) for key, value in info.params.items()},
         **{f"  features: {key}": str(value) for key, value in features.items()},

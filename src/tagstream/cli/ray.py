@@ -15,7 +15,7 @@ import typer
 from tagstream.cli.output import Failed
 
 if TYPE_CHECKING:
-    from tagstream.base import StreamClassifier
+    from tagstream.learners.estimator import StreamClassifier
 
 HERE = "here"
 
@@ -117,7 +117,7 @@ def on_shards(
 
     What it learns, and the file that it is saved to, do not differ from those of one process.
     """
-    from tagstream.cluster import RayStore
+    from tagstream.files.ray import RayStore
 
     if "store" not in learner.get_params(deep=False):
         raise Failed(f"--ray needs a learner that stores examples, got {type(learner).__name__}")

@@ -17,10 +17,10 @@ import typer
 from tagstream.cli.output import Bar, Failed
 
 if TYPE_CHECKING:
-    from tagstream.data import Batch, Dataset, Format, Tally
+    from tagstream.records import Batch, Dataset, Format, Tally
     from tagstream.tagger import Tagger
 
-FORMATS = ("arff", "csv", "tsv", "jsonl", "libsvm", "lines", "parquet")
+FORMATS = ("arff", "csv", "tsv", "jsonl", "libsvm", "lines", "parquet", "xlsx", "folder")
 # What is said on the command line, and what a model remembers, about reading.
 OPTIONS = {
     "labels": "--labels",
@@ -30,7 +30,9 @@ OPTIONS = {
     "delimiter": "--delimiter",
     "missing": "--missing",
     "n_features": "--features",
+    "sheet": "--sheet",
 }
+OF_THE_FILE = ("n_features", "sheet")  # and of no other that is read later
 
 
 def name_of(data: str) -> str:
@@ -40,7 +42,7 @@ def name_of(data: str) -> str:
 
 def is_data_set(data: str) -> bool:
     """Tell whether DATA is the name of a benchmark data set; a file of that name comes first."""
-    from tagstream.data import DATASETS
+    from tagstream.records import DATASETS
 
     return data.lower() in DATASETS and not Path(data).is_file()
 
@@ -53,7 +55,7 @@ def is_stream(data: str) -> bool:
 
 def download(data: str, quiet: bool = False) -> None:
     """Get the data set that DATA names, if it does and is not here, with a bar."""
-    from tagstream.data import fetch, present
+    from tagstream.records import fetch, present
 
     name = data.lower()
     if is_data_set(data) and not present(name):
@@ -63,15 +65,15 @@ def download(data: str, quiet: bool = False) -> None:
 
 def format_of(path: str, said: str | None, option: str = "--format") -> str:
     """Return the format that ``option`` says or, without it, the ending of the file."""
-    from tagstream import data
+    from tagstream import records as data
 
     if said is not None and said not in FORMATS:
-        hint = "; jsonl has one JSON object per line" if said == "json" else ""
+        hint = "; jsonl is also a JSON array" if said == "json" else ""
         raise typer.BadParameter(
             f"{option} must be one of {', '.join(FORMATS)}, got {said!r}{hint}"
         )
-    if option == "--format" and Path(path).is_dir():
-        raise Failed(f"{path}: must be a file, got a folder")
+    if option == "--format" and said not in (None, "folder") and Path(path).is_dir():
+        raise Failed(f"{path}: must be a file to be read as {said}, got a folder")
     try:
         return said or data.format_of(path)
     except ValueError:
@@ -122,6 +124,8 @@ def check_saved(saved: Any) -> bool:
         elif key == "missing":
             if type(value) not in (int, float):
                 return False
+        elif key == "ids" and value is False:
+            continue
         elif not isinstance(value, str) or (key == "usual" and value not in FORMATS):
             return False
     return True
@@ -135,22 +139,39 @@ class Reading:
     labels: Any = None
     sep: str | None = None
     text: str | None = None
-    ids: str | None = None
+    ids: Any = None
     delimiter: str | None = None
     missing: float | None = None
     n_features: int | None = None
+    sheet: str | None = None
+    encoding: str | None = None
     saved: dict[str, Any] = field(default_factory=dict)
 
     def after(self, saved: dict[str, Any], **more: Any) -> Reading:
         """Return this with what a model remembers."""
         return replace(self, saved={**saved, **more})
 
+    def of_model(self, tagger: Tagger) -> Reading:
+        """Return this with what a model remembers; its features may be all columns of a table."""
+        names = getattr(tagger.featurizer, "names", None) or ()
+        return self.after(tagger.extra["reading"], **({"ids": False} if "id" in names else {}))
+
+    def open(self, data: str, position: dict[str, Any] | None = None) -> Tally:
+        """Open DATA, whose lines are read one after the other."""
+        from tagstream.records import Tally
+
+        return Tally(data, position, encoding=self.encoding, arrays=self.kind(data) == "jsonl")
+
     def kind(self, data: str) -> str:
         """Return the format of DATA."""
         if is_data_set(data):
             return "arff"
-        usual = self.saved.get("usual", "jsonl") if is_stream(data) else None
-        return format_of(data, self.format or usual)
+        if self.format is None and is_stream(data):
+            from tagstream.records import FORMATS
+
+            usual: str = self.saved.get("usual", "jsonl")
+            return usual if FORMATS[usual].is_stream else "jsonl"
+        return format_of(data, self.format)
 
     def to_save(self, data: str, batch: Batch) -> dict[str, Any]:
         """Return what a later command must know to read the same kind of data."""
@@ -158,11 +179,12 @@ class Reading:
         kept = {"usual": kind}
         if is_data_set(data):
             kept["labels"] = list(batch.label_names or ())  # type: ignore[assignment]
-        elif kind not in ("libsvm", "lines"):
+        elif kind not in ("libsvm", "lines", "folder"):
             kept |= self._options(kind)
             if batch.label_names is not None:
                 kept["labels"] = list(batch.label_names)  # type: ignore[assignment]
-        kept.pop("n_features", None)
+        for name in OF_THE_FILE:
+            kept.pop(name, None)
         return kept
 
     def batches(
@@ -192,7 +214,7 @@ class Reading:
         to_predict: bool = False,
         changes: bool = False,
     ) -> Iterator[Any]:
-        from tagstream.data import FORMATS, Tally, load
+        from tagstream.records import FORMATS, load
 
         if is_data_set(data):
             whole = load(data, missing=self.missing).as_batch()
@@ -206,19 +228,28 @@ class Reading:
         if not entry.is_stream:
             if is_stream(data):
                 raise Failed(f"{name_of(data)}: {kind} must be a file, got a pipe")
-            yield from entry.reader(data, chunk=size, **self._options(kind, to_predict=to_predict))
+            fields = self._fields_of_sheet(data) if kind == "xlsx" and to_predict else None
+            options = self._options(kind, fields, to_predict)
+            if "encoding" in entry.options:
+                options["encoding"] = self.encoding
+            elif self.encoding is not None:
+                raise typer.BadParameter(f"--encoding must not be given for {kind}")
+            yield from entry.reader(data, chunk=size, **options)
             return
-        with contextlib.closing(tally or Tally(data)) as source:
-            options = self._options(kind, source, to_predict)
+        with contextlib.closing(tally or self.open(data)) as source:
+            fields = None
+            if to_predict and kind in ("csv", "tsv", "jsonl"):
+                fields = _fields(entry, source, self.delimiter or self.saved.get("delimiter"))
+            options = self._options(kind, fields, to_predict)
             if changes and kind == "jsonl":
                 options["changes"] = True
             yield from entry.reader(source, chunk=size, **options)
 
     def whole(self, data: str, featurizer: Any = None) -> Dataset:
         """Read DATA to its end, as rows of numbers."""
-        from tagstream.data import load
-        from tagstream.data.dataset import collect, concatenate
-        from tagstream.data.formats import FORMATS
+        from tagstream.records import load
+        from tagstream.records.dataset import collect, concatenate
+        from tagstream.records.formats import FORMATS
 
         if is_data_set(data):
             return load(data, missing=self.missing)
@@ -233,7 +264,7 @@ class Reading:
 
     def records(self, data: str) -> Dataset | Batch:
         """Read DATA to its end; texts and mappings stay what they are."""
-        from tagstream.data.dataset import join
+        from tagstream.records.dataset import join
 
         if self.kind(data) in ("arff", "libsvm"):
             return self.whole(data)
@@ -248,12 +279,17 @@ class Reading:
                 break
         return width
 
+    def _fields_of_sheet(self, data: str) -> list[str]:
+        from tagstream.records.sheets import columns_of_sheet
+
+        return columns_of_sheet(data, self.sheet)
+
     # ------------------------------------------------------------------ options of a reader
     def _options(
-        self, kind: str, source: Tally | None = None, to_predict: bool = False
+        self, kind: str, fields: list[str] | None = None, to_predict: bool = False
     ) -> dict[str, Any]:
-        """Return the options for the reader of a format."""
-        from tagstream.data import FORMATS
+        """Return the options for the reader of a format, given the fields of what is predicted."""
+        from tagstream.records import FORMATS
 
         entry = FORMATS[kind]
         found: dict[str, Any] = {}
@@ -273,12 +309,12 @@ class Reading:
             del found["labels"]
         if kind == "arff" and isinstance(labels, str):
             found["labels"] = [labels]
-        if to_predict and source is not None and kind in ("csv", "tsv", "jsonl"):
-            found = self._present(found, _fields(entry, source, found.get("delimiter")))
+        if fields is not None:
+            found = self._present(found, fields)
         if to_predict and (has_fields or found.get("text") is not None):
             found["labels"] = False
             found.pop("sep", None)
-        elif to_predict and kind in ("csv", "tsv"):
+        elif to_predict and kind in ("csv", "tsv", "xlsx"):
             found.setdefault("labels", False)
         if found.get("sep") is not None and not isinstance(found.get("labels"), str):
             if self.sep is not None and not (has_fields or to_predict):
@@ -290,7 +326,7 @@ class Reading:
     def _present(self, options: dict[str, Any], fields: list[str]) -> dict[str, Any]:
         """Leave out what the model remembers and records to be predicted do not have."""
         found = {**options}
-        if self.ids is None and found.get("ids") not in (None, *fields):
+        if self.ids is None and found.get("ids") not in (None, False, *fields):
             del found["ids"]
         is_usual = bool({"text", "x"} & {*fields})  # else the reader says what it looked for
         if is_usual and self.text is None and found.get("text") not in (None, *fields):
@@ -316,7 +352,7 @@ class Reading:
 
 def _fields(entry: Format, source: Tally, delimiter: str | None) -> list[str]:
     """Return the names of the columns, or of the fields of the first record."""
-    from tagstream.data.tabular import find_delimiter
+    from tagstream.records.tabular import find_delimiter
 
     line = source.first_line().decode("utf-8-sig", "replace")
     if entry.name != "jsonl":

@@ -36,6 +36,23 @@ def serve(
     snapshot_every: Annotated[
         int, typer.Option("--snapshot-every", min=1, help="Snapshot after so many events.")
     ] = 10_000,
+    trust_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust-proxy",
+            metavar="ADDRESS",
+            help="A proxy, or a network of proxies, whose X-Forwarded-For tells the address that "
+            "asks. May be given several times.",
+        ),
+    ] = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Go on though events are missing from the log. Without it, the service only "
+            "answers questions then.",
+        ),
+    ] = False,
     follow: Annotated[
         bool,
         typer.Option(
@@ -43,6 +60,17 @@ def serve(
             help="Only answer, beside the process that serves DIR, and follow what it learns. DIR "
             "may be one of its snapshots, to begin there.",
         ),
+    ] = False,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            "--webhook",
+            metavar="URL",
+            help="Told by POST of tags that are no longer used as they were. No redirects.",
+        ),
+    ] = None,
+    webhook_private: Annotated[
+        bool, typer.Option("--webhook-private", help="URL may be a private or local address.")
     ] = False,
 ) -> None:
     """Serve DIR over HTTP: suggest, learn, explain, and a page to do it by hand.
@@ -57,16 +85,24 @@ def serve(
       tagstream serve tags --model m.tgs --port 9000
       tagstream token add tags anna --role write && tagstream serve tags --host 0.0.0.0
       tagstream serve tags --follow --port 8081
+      tagstream serve tags --trust-proxy 127.0.0.1
     """
+    from tagstream.serve.door import parse_networks
     from tagstream.serve.example import example_changes
     from tagstream.serve.follow import Follower
-    from tagstream.serve.run import check_host, log_to
+    from tagstream.serve.run import check_host, leave, log_to
     from tagstream.serve.run import serve as run
     from tagstream.serve.tokens import Tokens
     from tagstream.serve.writer import Service
 
-    if follow and (model is not None or example):
-        raise typer.BadParameter("--follow must come without --model and --example")
+    if follow and (model is not None or example or accept_loss):
+        raise typer.BadParameter("--follow must come without --model, --example and --accept-loss")
+    try:
+        trusted = parse_networks(trust_proxy or ())
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"--trust-proxy must be an address or a network: {error}"
+        ) from None
     home = folder.parent.parent if follow and folder.is_file() else folder
     try:
         check_host(host, Tokens(home / "tokens.json"))
@@ -78,10 +114,17 @@ def serve(
     if follow:
         service: Service = Follower(folder)
     else:
-        service = Service(folder, model=model, snapshot_events=snapshot_every)
+        service = Service(
+            folder, model=model, snapshot_events=snapshot_every, accept_loss=accept_loss
+        )
     if example:
         service.first = example_changes()
-    code = run(service, host, port, on_ready=lambda url: put(f"{url}\n"))
+    hook = None if webhook is None else (webhook, webhook_private)
+    code = run(
+        service, host, port, on_ready=lambda url: put(f"{url}\n"), trusted=trusted, webhook=hook
+    )
+    if service.is_cut_off:
+        leave(code)
     if code:
         raise typer.Exit(code)
 
@@ -171,7 +214,8 @@ def export(
     n_left_out = 0
     log = EventLog(path, read_only=True)
     try:
-        for line in items_now(folder, log) if items else (event.line() for event in log.after(0)):
+        changes = (event.line() for event in log.after(0) if event.does.changes)
+        for line in items_now(folder, log) if items else changes:
             if line is None:
                 n_left_out += 1
             else:
@@ -184,3 +228,20 @@ def export(
             "it does not keep what they were made of; to take them along, begin a new DIR with "
             f"--model and the newest file in {folder / 'snapshots'}"
         )
+
+
+def retry(
+    folder: FolderArgument,
+    position: Annotated[
+        int, typer.Argument(metavar="POSITION", min=1, help="Of the event in the log.")
+    ],
+) -> None:
+    """Append a quarantined event to the log of DIR again; the next start learns it.
+
+    An event is quarantined if the tagger failed on it. /health/ready of the service and its log
+    say which ones are. Stop the service first: it holds the log.
+    """
+    from tagstream.serve.writer import retry as append
+
+    new = append(folder, position)
+    say(f"event {position} is appended as event {new}; the next start of the service learns it")

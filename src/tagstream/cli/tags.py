@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from tagstream.cli.model import changed, find_item, open_tagger
+from tagstream.cli.model import DUE, changed, find_item, locked, new_encoder, open_tagger
 from tagstream.cli.options import EncoderOption, JsonOption, ModelArgument, QuietOption
 from tagstream.cli.output import Failed, count, put_json, say
 from tagstream.cli.predict import put_tags
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from tagstream.tagger import Tagger
 
 
-class TagsGroup(TyperGroup):
-    """``tags MODEL`` is ``tags list MODEL``."""
+class ListGroup(TyperGroup):
+    """``tags MODEL`` is ``tags list MODEL``, and so with ``items``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put ``list`` before what is no command of its own."""
@@ -42,9 +43,100 @@ def list_tags(
     counts = tagger.counts
     if as_json:
         names = sorted(tagger.tags, key=lambda name: -counts.get(name, 0))
-        put_json([{"tag": name, "items": counts.get(name)} for name in names])
+        said = tagger.descriptions
+        put_json(
+            [
+                {"tag": name, "items": counts.get(name)}
+                | ({"about": said[name]} if name in said else {})
+                for name in names
+            ]
+        )
     else:
         put_tags(tagger.tags, counts)
+
+
+def declare(
+    model: ModelArgument,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of tags.")
+    ] = None,
+    about: Annotated[
+        str | None, typer.Option("--about", metavar="TEXT", help="What the tag is about.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="Names, one per line; .csv or .json, with descriptions; or SKOS (.ttl, .rdf, …).",
+        ),
+    ] = None,
+    lang: Annotated[
+        str, typer.Option("--lang", help="SKOS: the language of the labels that become tags.")
+    ] = "en",
+    encoder: EncoderOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Make tags known before they have an example; texts get them by their names.
+
+    A model that is not there yet is made, for texts. A tag that is known already stays, and takes
+    the description if there is one.
+
+    \b
+    Examples:
+      tagstream tags declare m.tgs travel cooking music
+      tagstream tags declare m.tgs travel --about "trips, trains, hotels"
+      tagstream tags declare m.tgs --file thesaurus.ttl --lang de
+    """
+    from tagstream.records.vocabulary import Vocabulary, read_vocabulary
+
+    if about is not None and (file is not None or len(names or ()) != 1):
+        raise typer.BadParameter("--about must come with exactly one NAME")
+    found = Vocabulary({}) if file is None else read_vocabulary(file, lang=lang)
+    tags = {**dict.fromkeys(names or (), about or ""), **found.tags}
+    if not tags:
+        raise typer.BadParameter("there must be a NAME or --file")
+    if Path(model).exists():
+        with changed(model, encoder) as tagger:
+            before = {*tagger.tags}
+            tagger.declare(tags)
+    else:
+        tagger, before = _declared_only(model, tags, encoder), set()
+    new = len({*tagger.tags} - before)
+    for note in found.notes:
+        say(note, quiet)
+    say(f"{count(new, 'tag')} declared; {model} knows {count(len(tagger.tags), 'tag')}", quiet)
+
+
+def _declared_only(model: str, tags: dict[str, str], encoder: str | None) -> Tagger:
+    """Make a model file that has tags and no items."""
+    from tagstream.tagger import Tagger
+
+    with locked(model):
+        featurizer = None if encoder is None else new_encoder(encoder)
+        tagger = Tagger(featurizer=featurizer, tags=tags)
+        tagger.extra = {"reading": {}, "sources": {}}
+        tagger.save(model)
+    return tagger
+
+
+def describe(
+    model: ModelArgument,
+    tag: Annotated[str, typer.Argument(metavar="TAG", help="A tag.")],
+    about: Annotated[str, typer.Argument(metavar="TEXT", help='What it is about; "" for nothing.')],
+    encoder: EncoderOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Say what a tag is about: it speaks for the tag like its name, most while it has few items.
+
+    \b
+    Example:
+      tagstream tags describe m.tgs sea "beach, shore, coast, swimming"
+    """
+    with changed(model, encoder) as tagger:
+        _check_tags(tagger, tag)
+        tagger.describe(tag, about)
+    say(f"{tag}: {about.strip() or 'no description'}", quiet)
 
 
 def rename(
@@ -145,7 +237,7 @@ def correct(
       tagstream correct m.tgs 42 --tags ""
       tagstream correct m.tgs 42 --tags "salt, pepper|food" --sep "|"
     """
-    from tagstream.data.records import split_tags
+    from tagstream.records.record import split_tags
 
     if not sep:
         raise typer.BadParameter("--sep must not be empty")
@@ -185,7 +277,8 @@ def forget(
 def refit(model: ModelArgument, encoder: EncoderOption = None, quiet: QuietOption = False) -> None:
     """Fit a model to all its items now, instead of when it is next due.
 
-    Worth it after many corrections, or after tags were merged.
+    Worth it after many corrections, after tags were merged, or after many records were learnt from
+    standard input. tagstream learn FILE does it by itself.
 
     \b
     Example:
@@ -193,6 +286,7 @@ def refit(model: ModelArgument, encoder: EncoderOption = None, quiet: QuietOptio
     """
     with changed(model, encoder) as tagger:
         tagger.refit()
+        tagger.extra.pop(DUE, None)
         n = len(tagger.ids)
     say(f"{model} is fitted to {count(n, 'item')}", quiet)
 
@@ -206,7 +300,7 @@ def _check_tags(tagger: Tagger, *tags: str) -> None:
 
 def _check_whole(tagger: Tagger, names: Sequence[str], sep: str) -> None:
     """Refuse to take a tag apart that has the separator in it."""
-    from tagstream.data.records import split_tags
+    from tagstream.records.record import split_tags
 
     for tag in tagger.tags:
         parts = split_tags(tag, sep) if isinstance(tag, str) else ()

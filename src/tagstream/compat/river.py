@@ -10,6 +10,11 @@ sign: two features in one column can no longer be told apart, and their values a
 No name is dropped and no memory grows; make ``n_features`` larger than the vocabulary to have no
 collision at all.
 
+Questions.  river asks about the next item of a stream.  So does :class:`RiverClassifier`: all its
+answers are those of ``next=True``, for which the latest labels are evidence.  Asking about many
+items at once loses recency: for the last of them, the latest labels known are those before the
+first.
+
 Labels.  A label that is missing from a dict of labels is *unknown* for that item, not absent.
 The one exception: items that came before a label was first mentioned are taken not to have it.
 """
@@ -29,9 +34,9 @@ from sklearn.base import clone as fresh_copy
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tagstream.base import StreamClassifier
 from tagstream.checks import check_number, check_rows
-from tagstream.labels import read_indicator, sorted_names
+from tagstream.labels.read import read_indicator, sorted_names
+from tagstream.learners.estimator import StreamClassifier
 
 try:
     from river import base
@@ -43,7 +48,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from tagstream.models import Explanation
+    from tagstream.learners.neighbors import Explanation
 
 __all__ = ["FromRiver", "Labels", "Probabilities", "RiverClassifier"]
 
@@ -111,7 +116,10 @@ class RiverClassifier(base.MultiLabelClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        from tagstream.models import KNN, OLANSGD, OML, OSMLELM
+        from tagstream.learners.knn import KNN
+        from tagstream.learners.oml import OML
+        from tagstream.paper.methods.olansgd import OLANSGD
+        from tagstream.paper.methods.osml_elm import OSMLELM
 
         for model in (OML(random_state=0), KNN(), OSMLELM(n_hidden=20, random_state=0), OLANSGD()):
             yield {"model": model, "n_features": 128}
@@ -222,19 +230,27 @@ class RiverClassifier(base.MultiLabelClassifier):
         return self.predict_proba_many([x])[0]
 
     def predict_many(self, X: Any) -> list[Labels]:
-        """Return :meth:`predict_one` of each of some dicts, or rows of a data frame."""
+        """Return :meth:`predict_one` of each of some dicts, or rows of a data frame.
+
+        Each one is asked about as if it came next.
+        """
         items = _records(X)
         if self._learner is None or not items:
             return [Labels() for _ in items]
-        Y = self._learner.predict(self._rows(map(_features, items), learning=False)).astype(bool)
+        rows = self._rows(map(_features, items), learning=False)
+        Y = self._learner.predict(rows, next=True).astype(bool)
         return [Labels(zip(self._labels, row, strict=True)) for row in Y.tolist()]
 
     def predict_proba_many(self, X: Any) -> list[Probabilities]:
-        """Return :meth:`predict_proba_one` of each of some dicts, or rows of a data frame."""
+        """Return :meth:`predict_proba_one` of each of some dicts, or rows of a data frame.
+
+        Each one is asked about as if it came next.
+        """
         items = _records(X)
         if self._learner is None or not items:
             return [Probabilities() for _ in items]
-        scores = self._learner.predict_proba(self._rows(map(_features, items), learning=False))
+        rows = self._rows(map(_features, items), learning=False)
+        scores = self._learner.predict_proba(rows, next=True)
         return [
             Probabilities(
                 (label, {False: 1.0 - score, True: score})
@@ -244,12 +260,15 @@ class RiverClassifier(base.MultiLabelClassifier):
         ]
 
     def explain_one(self, x: dict[Any, Any]) -> Explanation:
-        """Tell which stored items voted, how near they are, and for what (OML and KNN)."""
+        """Tell which stored items voted, how near they are, and for what (OML and KNN).
+
+        Like :meth:`predict_one`, it answers for the next item of the stream.
+        """
         explain = getattr(self._learner, "explain", None)
         if explain is None:
             name = type(self.model).__name__
             raise ValueError(f"model must have learnt and keep its items to explain, got {name}")
-        why: Explanation = explain(self._rows([_features(x)], learning=False))[0]
+        why: Explanation = explain(self._rows([_features(x)], learning=False), next=True)[0]
         return why
 
 

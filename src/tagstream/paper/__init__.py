@@ -6,7 +6,7 @@ JSON (:mod:`~tagstream.paper.runner`).  The other half reads these lines and ``p
 which quotes the numbers of others, and makes figures, tables and one page
 (:mod:`~tagstream.paper.results`, ``figures``, ``tables``, ``page``).  Reading imports no learner
 and needs no compiler: a name is imported when it is first asked for.  Whatever part of the grid is
-there is shown.  Figures need matplotlib (``pip install tagstream[plot]``).
+there is shown.  Figures need matplotlib (the extra ``plot``).
 
     part         what a cell does                                               file
     datasets     counts what is in a data set                                   datasets.jsonl
@@ -22,6 +22,10 @@ there is shown.  Figures need matplotlib (``pip install tagstream[plot]``).
     delays       test, then train, with labels that come late                   delays.jsonl
     guarantee    loss and bounds of the convex metric along a stream            guarantee.jsonl
     text         a tagger on a text, beside TF-IDF with logistic regression     text.jsonl
+    order        any item, after a training part in some order or with copies   order.jsonl
+    newtag       tags never seen before, before and after the next fit          newtag.jsonl
+    rivals       a tagger beside what people would use instead                  rivals.jsonl
+    young        taggers and others after 0, 5, 10, … texts                     young.jsonl
 
 A record has the keys ``key``, ``part``, ``dataset``, ``method``, ``title``, ``fold``, ``params``
 (what the learner was made with), ``versions``, ``seconds`` and ``result``.  The key is a digest of

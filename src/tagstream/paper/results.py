@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.metrics import MultiLabelScores
+from tagstream.evaluation.metrics import MultiLabelScores
 
 __all__ = ["MEASURES", "Results", "Wins", "count_wins"]
 

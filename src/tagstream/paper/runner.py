@@ -19,11 +19,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from tagstream import data
 from tagstream.checks import DataError
 from tagstream.paper.plan import Cell, grid
 from tagstream.paper.scenarios import TEXTS, text_path
 from tagstream.paper.work import run_cell
+from tagstream.records import DATASETS, fetch
 
 __all__ = ["Summary", "read_records", "run"]
 
@@ -239,7 +239,7 @@ def _missing(names: Collection[str], home: str | None, downloads: Any) -> dict[s
             if name in TEXTS:
                 text_path(name)
             else:
-                data.fetch(name, data_home=home, progress=downloads)
+                fetch(name, data_home=home, progress=downloads)
         except (OSError, ImportError, DataError) as error:  # noqa: PERF203
             missing[name] = str(error)
     return missing
@@ -251,7 +251,7 @@ def _in_order(cells: Sequence[Cell]) -> list[Cell]:
     def rank(cell: Cell) -> tuple[bool, bool, float, str]:
         sizes = {**TEXTS, "": 0}
         name = cell.dataset
-        largest = sizes[name] if name in sizes else data.DATASETS[name].n
+        largest = sizes[name] if name in sizes else DATASETS[name].n
         return cell.part == "scaling", cell.part != "prequential", -largest, cell.dataset
 
     return sorted(cells, key=rank)

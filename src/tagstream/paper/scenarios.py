@@ -1,8 +1,11 @@
 """Scenarios of learning at once: corrections that must hold, and tags that were never seen.
 
 Not of the paper.  Both learn a stretch of records through a :class:`~tagstream.Tagger`, fit its map
-anew, and then look at what single examples do *before the next fit*.  What is promised is in
+anew, and then look at what single examples do *before the next fit*.  They ask as a user asks:
+about any item, not about the next one of a stream.  What is promised is in
 :mod:`tagstream.paper.results`; the report says what of it is kept.
+
+A third one, :func:`survive`, looks at a new tag before and after the next fit, on rows of any kind.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,12 +24,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import DataError
+from tagstream.execution.schedule import next_fit
+from tagstream.features import featurizer_for
 from tagstream.tagger import Tagger
-from tagstream.text import featurizer_for
 
-__all__ = ["MADE_UP", "TEXTS", "correct", "introduce", "read_text", "text_path"]
+__all__ = [
+    "MADE_UP",
+    "TEXTS",
+    "correct",
+    "introduce",
+    "read_text",
+    "some_labels",
+    "survive",
+    "text_path",
+]
 
-TEXTS = {"goemotions-dev": 5426}  # comments with emotions, and how many there are
+# Comments with emotions, descriptions of packages with topics, and how many there are.
+TEXTS = {"goemotions-dev": 5426, "packages": 5987}
 FOLDER = "TAGSTREAM_TEXT"  # the variable that names the folder of texts
 
 MADE_UP = "made-up phrase"  # a tag that no text has: its phrase is put into comments
@@ -38,6 +52,10 @@ SAME_PRICE = 0.01  # share of false alarms at which candidates are also compared
 Record = Mapping[str, Any]
 Flags = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.uint8]
+
+MOST_COMMON = 0.2  # share of the items that a label has at most which stands for a new tag
+MOST_TESTED = 300  # items with that label
 
 
 def text_path(name: str) -> Path:
@@ -338,12 +356,16 @@ def _ranked(scores: Scores, n_positive: int) -> dict[str, float]:
     from sklearn.metrics import average_precision_score
 
     has = np.arange(len(scores)) < n_positive
-    n_alarms = round(SAME_PRICE * (len(scores) - n_positive))
-    next_one = np.sort(scores[n_positive:])[::-1][n_alarms]
     return {
         "average_precision": float(average_precision_score(has, scores)),
-        "f1_at_same_price": _judged(scores > next_one, n_positive)[0],
+        "f1_at_same_price": _judged(scores > _price(scores, n_positive), n_positive)[0],
     }
+
+
+def _price(scores: Scores, n_positive: int) -> float:
+    """Return the score that 1 % of the ordinary items are above; the first items have the tag."""
+    n_alarms = round(SAME_PRICE * (len(scores) - n_positive))
+    return float(np.sort(scores[n_positive:])[::-1][n_alarms])
 
 
 def _divided(records: Sequence[Record], tag: str, most: int) -> tuple[list[Record], list[Record]]:
@@ -362,3 +384,94 @@ def _with_phrase(record: Record, rng: np.random.Generator) -> Record:
     at = int(rng.integers(len(words) + 1))
     text = " ".join([*words[:at], PHRASE, *words[at:]])
     return {**record, "text": text, "y": [*record["y"], MADE_UP]}
+
+
+# ---------------------------------------------------------------------- a new tag and the next fit
+def some_labels(Y: Labels, n: int, least: int) -> list[int]:
+    """Return at most ``n`` columns, from rare to frequent, which at least ``least`` items have.
+
+    Examples
+    --------
+    >>> Y = np.array([[1, 1, 0, 0, 1]] + [[0, 1, 1, 0, 0]] + [[0] * 5] * 10, np.uint8)
+    >>> some_labels(Y, 2, 1), some_labels(Y, 5, 2)
+    ([0, 1], [1])
+    """
+    sizes = Y.sum(axis=0)
+    able = np.flatnonzero((sizes >= least) & (sizes <= MOST_COMMON * len(Y)))
+    able = able[np.argsort(sizes[able], kind="stable")]
+    if len(able) > n:
+        able = able[np.linspace(0, len(able) - 1, n).round().astype(int)]
+    return [int(column) for column in able]
+
+
+def survive(
+    X: Any,
+    Y: Labels,
+    learner: Any,
+    label: int,
+    *,
+    counts: Sequence[int],
+    n_learnt: int,
+    n_test: int,
+    seed: int,
+) -> dict[str, list[dict[str, float]]]:
+    """Bring in a label that was held back, and look at it before and after the next fit.
+
+    Items without the label are learnt by ``fit``, which ends with a fit of P.  Then come examples
+    of the label.
+
+    Parameters
+    ----------
+    X, Y : rows (n, p) and labels (n, q)
+    learner : learner that has learnt nothing
+    label : int
+        Its column.
+    counts : sequence of int
+        After how many examples to look, in rising order.  No fit may fall among them.
+    n_learnt, n_test : int
+        Items without the label that are learnt before, and other ones that are looked at.
+    seed : int
+        Of the order of the items.
+
+    Returns
+    -------
+    dict
+        ``before`` and ``after`` the fit, for each count: ``recall`` and ``false_alarms`` of the
+        default decision, and ``recall_at_same_price`` if 1 % of the items without the label, those
+        with the highest scores, get it.
+    """
+    if n_learnt + counts[-1] >= next_fit(n_learnt, None):
+        raise DataError(f"n_learnt must leave {counts[-1]} items to the next fit, got {n_learnt}")
+    rng = np.random.default_rng((seed, label))
+    has = rng.permutation(np.flatnonzero(Y[:, label]))
+    others = rng.permutation(np.flatnonzero(Y[:, label] == 0))
+    if len(others) < n_learnt + n_test or len(has) <= counts[-1]:
+        raise DataError(f"there must be {n_learnt + n_test} items without label {label}")
+    sets = [frozenset(np.flatnonzero(row).tolist()) for row in Y]
+    test = np.concatenate([has[counts[-1] :][:MOST_TESTED], others[n_learnt:][:n_test]])
+    n_positive = len(test) - n_test
+
+    def learnt(learn: Any, rows: Any) -> None:
+        learn(X[rows], [sets[i] for i in rows])
+
+    learnt(learner.fit, others[:n_learnt])
+    found: dict[str, list[dict[str, float]]] = {"before": [], "after": []}
+    for start, stop in pairwise([0, *counts]):
+        learnt(learner.partial_fit, has[start:stop])
+        twin = copy.deepcopy(learner).refit()
+        for when, model in (("before", learner), ("after", twin)):
+            found[when].append(_seen(model, X[test], label, n_positive))
+    return found
+
+
+def _seen(model: Any, X: Any, label: int, n_positive: int) -> dict[str, float]:
+    """Return what becomes of a label; the first items have it."""
+    scores = model.predict_proba(X)
+    column = model.classes_.tolist().index(label)
+    gets = np.asarray(model.labels_of(scores)[:, column], np.bool_)
+    at_price = scores[:, column] > _price(scores[:, column], n_positive)
+    return {
+        "recall": float(gets[:n_positive].mean()),
+        "false_alarms": float(gets[n_positive:].mean()),
+        "recall_at_same_price": float(at_price[:n_positive].mean()),
+    }

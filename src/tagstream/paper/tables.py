@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tagstream.paper.knowing_tables import knowing_tables
+from tagstream.paper.newtag_tables import newtag_tables
+from tagstream.paper.order_tables import order_tables
 from tagstream.paper.results import (
     ABLATION,
     AXES,
@@ -54,60 +54,14 @@ from tagstream.paper.results import (
     streams_of,
     texts_of,
 )
+from tagstream.paper.rival_tables import rival_tables
+from tagstream.paper.table import Table
+from tagstream.paper.version_tables import version_tables
+from tagstream.paper.young_tables import young_tables
 
 __all__ = ["Table", "make_tables"]
 
 CHANCE = 2.26  # standard errors of ten differences that chance exceeds in one case of twenty
-
-
-@dataclass(frozen=True)
-class Table:
-    """Text in rows; ``**bold**`` is understood by both outputs.
-
-    Examples
-    --------
-    >>> print(Table(("data set", "n"), (("scene", "**2407**"),)).markdown())
-    | data set | n |
-    | --- | ---: |
-    | scene | **2407** |
-    """
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-    def markdown(self) -> str:
-        """Return the table as Markdown."""
-        rule = ["---" if text else "---:" for text in self._is_text]
-        lines = [f"| {' | '.join(row)} |" for row in (self.head, rule, *self.rows)]
-        return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
-
-    def html(self) -> str:
-        """Return the table as HTML."""
-
-        def cells(row: Sequence[str], tag: str) -> str:
-            left = (' class="text"' if text else "" for text in self._is_text)
-            pairs = zip(row, left, strict=True)
-            return "".join(f"<{tag}{side}>{inline(text)}</{tag}>" for text, side in pairs)
-
-        body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in self.rows)
-        note = f'<p class="note">{inline(self.note)}</p>' if self.note else ""
-        head = f"<thead><tr>{cells(self.head, 'th')}</tr></thead>"
-        return f'<div class="wide"><table>{head}<tbody>{body}</tbody></table></div>{note}'
-
-    @property
-    def _is_text(self) -> list[bool]:
-        """Whether a column is words, which stand on the left: the first one, and some others."""
-        words = []
-        for j in range(len(self.head)):
-            starts = sum(bool(re.match(r"[A-Za-z(]", row[j])) for row in self.rows)
-            longest = max((len(row[j]) for row in self.rows), default=0)
-            words.append(starts > len(self.rows) / 2 or longest > 30)
-        return [True, *words[1:]]
-
-
-def inline(text: str) -> str:
-    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(text))
 
 
 def make_tables(results: Results) -> dict[str, Table | str]:
@@ -169,6 +123,8 @@ def make_tables(results: Results) -> dict[str, Table | str]:
         made["verdict_complexity"] = _complexity_verdict(results)
     if results.part("splits"):
         made["verdict_splits"] = _splits_verdict(results)
+    made |= order_tables(results) | newtag_tables(results) | version_tables(results)
+    made |= rival_tables(results) | knowing_tables(results) | young_tables(results)
     made |= _more_verdicts(results)
     return made
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.folds import iterative_folds
-from tagstream.metrics import MultiLabelScores
+from tagstream.evaluation.folds import iterative_folds
+from tagstream.evaluation.metrics import MultiLabelScores
 from tagstream.tagger import Suggestion, Tagger
 
 __all__ = ["holdout_of_text", "stream_of_text"]
@@ -89,7 +89,7 @@ def holdout_of_text(
 
 
 def stream_of_text(records: Sequence[Record], learner: Any) -> dict[str, Any]:
-    """Suggest tags for each record, then learn it, in their order.
+    """Suggest tags for each record as the next one of the stream, then learn it, in their order.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def stream_of_text(records: Sequence[Record], learner: Any) -> dict[str, Any]:
     measured = MultiLabelScores(k=DEPTHS)
     start = perf_counter()
     for record, labels in zip(records, Y, strict=True):
-        predicted, scores = _columns([tagger.suggest({"text": record["text"]})], column)
+        predicted, scores = _columns([tagger.suggest({"text": record["text"]}, next=True)], column)
         measured.update(labels[None], predicted, scores)
         tagger.learn(record)
     return {

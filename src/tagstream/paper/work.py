@@ -14,10 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream import __version__, data, evaluate
-from tagstream.metrics import MultiLabelScores
+from tagstream.evaluation import evaluate
+from tagstream.evaluation.metrics import MultiLabelScores
+from tagstream.evaluation.paired import blocks_of
+from tagstream.features import Text
+from tagstream.paper import young
 from tagstream.paper.bound import bound
 from tagstream.paper.guarantee import guarantee
+from tagstream.paper.knowing import drift_alarms, promised_stream, review_spoilt, tag_in_order
+from tagstream.paper.orders import arranged, divided, measured
 from tagstream.paper.plan import (
     CORRECTIONS,
     DRAWS,
@@ -29,14 +34,24 @@ from tagstream.paper.plan import (
     LEARNT_BEFORE_CORRECTIONS,
     LEARNT_BEFORE_TAG,
     METHODS,
+    MOST_LEARNT,
+    MOST_OTHERS,
     N_ORDINARY,
     N_OTHERS,
     N_TIMED_TEST,
+    NEW_TAG_EXAMPLES,
+    NEW_TAG_LABELS,
+    PROMISED_LENGTH,
+    TEXTS,
     Cell,
     Method,
 )
-from tagstream.paper.scenarios import correct, introduce, read_text
+from tagstream.paper.rivals import run_rival
+from tagstream.paper.scenarios import correct, introduce, read_text, some_labels, survive
 from tagstream.paper.texts import holdout_of_text, stream_of_text
+from tagstream.records import DATASETS, Dataset, make_stream
+from tagstream.records import load as load_data
+from tagstream.version import __version__
 
 __all__ = ["RUNNERS", "load", "run_cell"]
 
@@ -46,9 +61,9 @@ KEPT = ("micro_f1", "macro_f1", "example_f1", "hamming_loss")
 
 
 @lru_cache(maxsize=2)
-def load(name: str, home: str | None) -> data.Dataset:
+def load(name: str, home: str | None) -> Dataset:
     """Return a data set, dense if most entries are there however they are written; two are kept."""
-    found = data.load(name, data_home=home)
+    found = load_data(name, data_home=home)
     X: Any = found.X
     if sp.issparse(X) and X.nnz > 0.5 * np.prod(X.shape):
         return replace(found, X=X.toarray())
@@ -66,7 +81,7 @@ def _datasets(cell: Cell, home: str | None) -> dict[str, Any]:
         "density": found.cardinality / found.Y.shape[1],
         "distinct_sets": len(np.unique(found.Y, axis=0)),
         "sparse": bool(sp.issparse(found.X)),
-        "domain": data.DATASETS[cell.dataset].domain,
+        "domain": DATASETS[cell.dataset].domain,
     }
 
 
@@ -97,7 +112,7 @@ def _tested(
     init: float,
     seed: int,
     scores: bool = False,
-    **numbers: int,
+    **numbers: Any,
 ) -> dict[str, Any]:
     """One fold, as a dict; also the counts with the other threshold or the other decisions."""
     method = METHODS[cell.part][cell.method]
@@ -185,6 +200,7 @@ def _prequential(cell: Cell, home: str | None) -> dict[str, Any]:
         "seconds_per_item": course.seconds_per_item,
         "nbytes": course.curve[-1].nbytes,
         "window": max(1, n // 10),
+        "blocks": blocks_of(course, Y),
         "curve": {
             "n_items": [point.n_items for point in course.curve],
             "recent": {m: [round(point.recent[m], 5) for point in course.curve] for m in KEPT},
@@ -245,14 +261,14 @@ def _rank_correlation(a: Vector, b: Vector) -> float | None:
 def _scaling(cell: Cell, home: str | None) -> dict[str, Any]:
     sizes = dict(cell.setting)
     n, p, q, d = (sizes[name] for name in "npqd")
-    stream = data.make_stream(n + N_TIMED_TEST, p=p, q=q, seed=0)
+    stream = make_stream(n + N_TIMED_TEST, p=p, q=q, seed=0)
     method = METHODS["scaling"][cell.method]
-    _time(method, data.make_stream(400, p=p, q=q, seed=1), 200, d)  # compile first
+    _time(method, make_stream(400, p=p, q=q, seed=1), 200, d)  # compile first
     timed = [_time(method, stream, n, d) for _ in range(3)]
     return {"learn": min(t[0] for t in timed), "predict": min(t[1] for t in timed), **sizes}
 
 
-def _time(method: Method, stream: data.Dataset, n: int, d: int) -> tuple[float, float]:
+def _time(method: Method, stream: Dataset, n: int, d: int) -> tuple[float, float]:
     """Seconds per round over the second half of n examples, and per prediction after them."""
     model = method.make(round(INIT * n), 0)
     if method.learner in ("OML", "PublishedOML"):
@@ -316,6 +332,98 @@ def _text(cell: Cell, home: str | None) -> dict[str, Any]:
     return holdout_of_text(records, learner, folds=FOLDS, fold=cell.fold)
 
 
+@lru_cache(maxsize=2)
+def _rows_and_labels(name: str, home: str | None) -> tuple[Any, npt.NDArray[np.uint8]]:
+    """Return a data set, or the texts of a file with their features."""
+    if name not in TEXTS:
+        found = load(name, home)
+        return found.X, np.asarray(found.Y, np.uint8)
+    records = read_text(name)
+    tags = sorted({tag for record in records for tag in record["y"]})
+    Y = np.array([[tag in record["y"] for tag in tags] for record in records], np.uint8)
+    return Text().rows([record["text"] for record in records]), Y
+
+
+def _order(cell: Cell, home: str | None) -> dict[str, Any]:
+    X, Y = _rows_and_labels(cell.dataset, home)
+    train, test = divided(len(Y), cell.fold)
+    rows = train[arranged(dict(cell.setting)["order"], Y[train], cell.fold)]
+    model = METHODS[cell.part][cell.method].make(0, cell.fold)
+    start, is_next = perf_counter(), cell.method == "oml-next"
+    if is_next:
+        model.partial_fit(X[rows], Y[rows])
+    else:
+        model.fit(X[rows], Y[rows])
+    seconds = perf_counter() - start
+    scores = model.predict_proba(X[test], next=is_next)
+    found = measured(Y[test], model.labels_of(scores, next=is_next), scores)
+    return {**found, "n": len(rows), "learn_seconds": seconds}
+
+
+@cache
+def _encoder() -> Any:
+    """Return the encoder, which encodes each text once for all cells of a process."""
+    from tagstream.features import Encoder
+
+    return Encoder("use")
+
+
+def _young(cell: Cell, home: str | None) -> dict[str, Any]:
+    records = read_text(cell.dataset)
+    if cell.dataset == "packages":  # the first were used to choose start weights
+        records = records[young.USED :]
+    encoder = _encoder() if cell.method in young.ENCODED else None
+    return young.curve(records, cell.method, cell.fold, encoder)
+
+
+def _newtag(cell: Cell, home: str | None) -> dict[str, Any]:
+    X, Y = _rows_and_labels(cell.dataset, home)
+    labels = some_labels(Y, NEW_TAG_LABELS, 3 * max(NEW_TAG_EXAMPLES))
+    looks = []
+    for label in labels:
+        n = int((Y[:, label] == 0).sum())
+        n_test = min(n // 3, MOST_OTHERS)
+        found = survive(
+            *(X, Y, METHODS[cell.part][cell.method].make(0, cell.fold), label),
+            counts=NEW_TAG_EXAMPLES,
+            n_learnt=min(n - n_test, MOST_LEARNT),
+            n_test=n_test,
+            seed=cell.fold,
+        )
+        looks.append(found)
+    return {"labels": labels, "counts": list(NEW_TAG_EXAMPLES), "looks": looks}
+
+
+def _rivals(cell: Cell, home: str | None) -> dict[str, Any]:
+    return run_rival(cell.dataset, cell.method, cell.fold, dict(cell.setting)["n"])
+
+
+def _review(cell: Cell, home: str | None) -> dict[str, Any]:
+    X, Y = _rows_and_labels(cell.dataset, home)
+    learner = METHODS["review"][cell.method].make(0, cell.fold)
+    return review_spoilt(X, Y, learner, seed=cell.fold, cleanlab=True)
+
+
+def _promise(cell: Cell, home: str | None) -> dict[str, Any]:
+    X, Y = _rows_and_labels(cell.dataset, home)
+    learner = METHODS["promise"][cell.method].make(0, 0)
+    rolled = bool(dict(cell.setting)["rolled"])
+    return promised_stream(X[:PROMISED_LENGTH], Y[:PROMISED_LENGTH], learner, rolled=rolled)
+
+
+def _drift(cell: Cell, home: str | None) -> dict[str, Any]:
+    X, Y = _rows_and_labels(cell.dataset, home)
+    learner = METHODS["drift"][cell.method].make(0, 0)
+    first, rolled = slice(PROMISED_LENGTH), bool(dict(cell.setting)["rolled"])
+    return drift_alarms(X[first], Y[first], learner, rolled=rolled, seed=0)
+
+
+def _next(cell: Cell, home: str | None) -> dict[str, Any]:
+    X, Y = _rows_and_labels(cell.dataset, home)
+    learner = METHODS["next"][cell.method].make(0, cell.fold)
+    return tag_in_order(X, Y, learner, order=dict(cell.setting)["order"], seed=cell.fold)
+
+
 RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "datasets": _datasets,
     "holdout": _holdout,
@@ -329,6 +437,14 @@ RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
     "delays": _delays,
     "guarantee": _guarantee,
     "text": _text,
+    "order": _order,
+    "young": _young,
+    "newtag": _newtag,
+    "rivals": _rivals,
+    "review": _review,
+    "promise": _promise,
+    "drift": _drift,
+    "next": _next,
 }
 
 

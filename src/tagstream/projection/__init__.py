@@ -25,6 +25,7 @@ from tagstream.projection.ridge import (
     Projection,
     first_block,
     fit,
+    fit_without,
     leading_directions,
 )
 
@@ -43,6 +44,7 @@ __all__ = [
     "dense_features",
     "first_block",
     "fit",
+    "fit_without",
     "leading_directions",
     "make_features",
 ]

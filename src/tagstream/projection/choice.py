@@ -18,12 +18,13 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
 
+from tagstream.core.products import PRIOR
 from tagstream.decision import decide
-from tagstream.examples import Examples, Tree
-from tagstream.kernels import PRIOR
-from tagstream.labels import Labels
+from tagstream.execution.steps import PAUSE, Steps, finish
+from tagstream.labels.read import Labels
 from tagstream.projection.features import (
     Choice,
     Matrix,
@@ -34,7 +35,9 @@ from tagstream.projection.features import (
 )
 from tagstream.projection.reduction import Reduction
 from tagstream.projection.ridge import Design
-from tagstream.steps import PAUSE, Steps, finish
+from tagstream.store.sums import Examples, Tree
+
+Positions = npt.NDArray[np.int64]
 
 SAMPLE = 512  # examples on which choices are made: their cost stays constant
 LARGE = 4096  # examples beyond which lifts are looked for near the last choice only
@@ -46,7 +49,8 @@ CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling 
 RIDGE_SAMPLE = 750  # examples on which the ridge of many features is sought
 SMALL = 32  # rows of a kernel matrix up to which its eigenvectors cost next to nothing
 WEAKEST = 1e-9  # ridge over the trace of a kernel matrix, below which rounding hides it,
-SINGLE_WEAKEST = 1e-4  # and from which on single precision is enough to count votes by
+SINGLE_WEAKEST = 1e-4  # and from which on single precision is enough to count votes by,
+SINGLE_SMALLEST = 1e-30  # unless the ridge itself is near the end of its range
 RIDGES = 10.0 ** np.arange(-8, 0.51, 0.25)  # to choose from, times the variance of the features
 UNIT = 1e-5  # by which a row of unit length may miss it
 SKETCH = 64  # targets by which the ridge is sought: more are added up
@@ -67,10 +71,17 @@ def choose(
     reduction: Reduction | None = None,
     last: Choice | None = None,
     before: Tree | None = None,
+    among: Positions | None = None,
+    embedded: int = 0,
 ) -> Steps[tuple[Choice, Design | None]]:
     """Choose scaling and lift on at most ``sample`` evenly spaced examples, and the ridge.
 
     In steps, from one candidate to the next.
+
+    Only examples ``among`` some positions are looked at, by default all.  There should be one of
+    each content: an example that has a copy is predicted best by the weakest ridge, which tells
+    nothing about new ones.  If there are c times as many examples as these, the ridge is c times as
+    strong: copies of an error do not cancel out.
 
     Returned with it is the regression of all the examples, if that was set up on the way: to
     :func:`~tagstream.projection.ridge.fit` it is the larger part of its work.
@@ -81,6 +92,9 @@ def choose(
     doubling beyond the sample a lift takes more time, and luck has had another try: it has to be
     the better by so much more.  With a ``reduction`` all is regressed in its coordinates.
 
+    If the first ``embedded`` columns of sparse rows are an embedding, candidates are all columns,
+    the embedding alone, and the others alone.
+
     ``before`` is given what was summed over all examples, see :class:`Design`.
 
     Lifts are many.  They are ranked on every second example of the sample, an eighth of the work,
@@ -90,11 +104,14 @@ def choose(
 
     At last the ridge of what is not lifted is sought on more than the sample.
     """
-    few = examples.sample(sample)
+    few = examples.sample(sample, among)
+    n = len(examples) if among is None else len(among)
+    copies = len(examples) / max(n, 1)
     panel = Panel(few.every()[1], 1, n_neighbors, rule, reduction)
-    last = last if len(examples) > LARGE else None
+    last = last if n > LARGE else None
     strength = None if ridge == "auto" else float(ridge)
     candidates = [*_candidates(few, scale, lift, lift_size, seed, strength, last)]
+    candidates += _blocks(few, scale, lift, lift_size, seed, strength, embedded)
     if len(few) >= HALVED:
         half = Panel(few.every()[1], 2, n_neighbors, rule, reduction)
         n_finalists = FINALISTS if last is None else 1
@@ -106,17 +123,22 @@ def choose(
             best[lifted] = judged
         yield PAUSE
     chosen = best[False] if False in best else best[True]
-    caution = CAUTION * max(0.0, math.log2(len(examples) / sample))
+    caution = CAUTION * max(0.0, math.log2(n / sample))
     if len(best) == 2 and best[True].votes.better_than(best[False].votes, caution):
         chosen = best[True]
     found, design = chosen.ridge, None
     if strength is None:
         factor = yield from _change_of_ridge(panel, chosen)
-        if len(examples) > sample and chosen.choice.lift is None:
-            found, design = yield from _ridge_of_all(
-                examples, chosen.choice, lift_size, seed, reduction, before
-            )
-        found *= factor
+        if n > sample and chosen.choice.lift is None:
+            if min(n, examples.shape[1]) > SAMPLE or copies > 1:
+                found = yield from _ridge_of_many(
+                    examples.sample(RIDGE_SAMPLE, among), chosen.choice, lift_size, seed, reduction
+                )
+            else:
+                found, design = yield from _ridge_of_all(
+                    examples, chosen.choice, lift_size, seed, reduction, before
+                )
+        found *= factor * copies
     return replace(chosen.choice, ridge=found), design
 
 
@@ -252,6 +274,24 @@ def _candidates(
             else:  # by the features it really has, which are random and may be few
                 K = inner_products(_features(few, choice, lift_size, seed))
                 yield Candidate(choice, partial(_thinned, K), None, ridge)
+
+
+def _blocks(
+    few: Examples,
+    scale: str | None,
+    lift: str | None,
+    lift_size: int,
+    seed: int,
+    ridge: float | None,
+    embedded: int,
+) -> Iterator[Candidate]:
+    """Yield the embedding alone and the other columns alone, where rows have both."""
+    if not few.sparse or not 0 < embedded < few.shape[1] or lift not in (None, "auto"):
+        return
+    for low, high in ((0, embedded), (embedded, 0)):
+        choice = Choice(None if scale == "auto" else scale, low=low, high=high)
+        K = inner_products(_features(few, choice, lift_size, seed))
+        yield Candidate(choice, partial(_thinned, K), None, ridge)
 
 
 def _inner_products(
@@ -455,7 +495,7 @@ class _Direct(Smoother):
 
     def _fitted_for_votes(self, ridge: float) -> tuple[Matrix, Matrix, Matrix]:
         """Return the same in single precision, where the ridge is strong enough."""
-        if ridge < SINGLE_WEAKEST * self._total or ridge == 0:
+        if ridge < max(SINGLE_WEAKEST * self._total, SINGLE_SMALLEST):
             return self.fitted(ridge)
         K, T = (one.astype(np.float32) for one in (self._K, self._T))
         return self._inverted(ridge, K, T) or self.fitted(ridge)
@@ -606,7 +646,7 @@ def validated_ridge(
     misfit : ‖(I − H)T‖² for a ridge
     least : the weakest that is tried, over ``total``
     """
-    ridges = (total or 1.0) * RIDGES[least <= RIDGES]
+    ridges = (total if total > 0 else 1.0) * RIDGES[least <= RIDGES]
     errors: dict[int, float] = {}
 
     def attempt(i: int) -> bool:
@@ -645,6 +685,15 @@ def _spectral_misfit(values: Matrix, energy: Matrix, rest: float) -> OfRidge:
     return lambda rho: float(rest + (rho / (values + rho)) ** 2 @ energy)
 
 
+def _ridge_of_many(
+    some: Examples, choice: Choice, lift_size: int, seed: int, reduction: Reduction | None
+) -> Steps[float]:
+    """Return the ridge of least validation error of a sample, which may have many features."""
+    K = centre(inner_products(_features(some, choice, lift_size, seed)))
+    yield PAUSE
+    return Smoother.of_kernel(K, targets(some.every()[1], reduction)).ridge
+
+
 def _ridge_of_all(
     examples: Examples,
     choice: Choice,
@@ -652,16 +701,8 @@ def _ridge_of_all(
     seed: int,
     reduction: Reduction | None,
     before: Tree | None,
-) -> Steps[tuple[float, Design | None]]:
-    """Return the ridge of least validation error, and the regression of all examples.
-
-    Of many features it is the ridge of a larger sample, and there is no regression.
-    """
-    if min(examples.shape) > SAMPLE:
-        some = examples.sample(RIDGE_SAMPLE)
-        K = centre(inner_products(_features(some, choice, lift_size, seed)))
-        yield PAUSE
-        return Smoother.of_kernel(K, targets(some.every()[1], reduction)).ridge, None
+) -> Steps[tuple[float, Design]]:
+    """Return the ridge of least validation error, and the regression of all examples."""
     features = yield from make_features(examples, choice, lift_size, seed)
     X = yield from Design.of(examples, features, reduction, before)
     if X.primal:
@@ -677,6 +718,8 @@ def primal_ridge(inner: Matrix, right: Matrix, square: float, n: int) -> float:
 
     With R = (X̃ᵀX̃ + ρI)⁻¹B, ‖(I − H)T‖² = ‖T‖² − ⟨B, R⟩ − ρ‖R‖².
     """
+    if not inner.any():  # no features, or none that varies: the fit is the mean
+        return spectral_ridge(np.zeros(0), n, lambda rho: square)
     if len(inner) >= SMALL:
         S = Tridiagonal.of(inner)
         values = np.maximum(S.values, 0.0)

@@ -29,8 +29,7 @@ from tagstream.checks import (
     expect,
     expect_keys,
 )
-from tagstream.examples import Examples, evenly
-from tagstream.kernels import (
+from tagstream.core.products import (
     add_columns,
     add_inner_products,
     add_products,
@@ -40,9 +39,10 @@ from tagstream.kernels import (
     project_dense,
     split_columns,
 )
-from tagstream.labels import Labels
-from tagstream.search import dense_squares, row_squares
-from tagstream.steps import Steps
+from tagstream.core.search import dense_squares, row_squares
+from tagstream.execution.steps import Steps
+from tagstream.labels.read import Labels
+from tagstream.store.sums import Examples, evenly
 
 Matrix = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
@@ -55,6 +55,7 @@ FARTHEST = 1e3  # from the middle, in bandwidths: beyond, a coordinate is as goo
 STEEPEST = 1e30  # one over the bandwidth
 LARGEST_WEIGHT = 1e6  # of a lift in a file; a coordinate, or a normal number times √p
 FILLED = 32  # columns that most sparse rows have, from which on they are a dense block
+ROUNDING = 1e-12  # of a sum of squares: what is less after centring may be rounding errors only
 JITTER = 1e-6  # on the diagonal of a kernel matrix, of which features have single precision
 
 
@@ -66,15 +67,21 @@ class Choice:
     lift: str | None = None  # one of LIFTS
     bandwidth: float = 1.0  # of the lift
     ridge: float = 0.0
+    low: int = 0  # first column of sparse rows that is used,
+    high: int = 0  # and the one before which they end; 0: the last one is used
 
     @classmethod
     def load(cls, state: Any) -> Choice:
         """Return the choice that a file holds, if it could have been made."""
+        if isinstance(state, dict) and "low" not in state:  # of an older version
+            state = {**state, "low": 0, "high": 0}
         expect_keys("the choice", state, *cls.__dataclass_fields__)
         check_choice("scale", state["scale"], SCALES)
         check_choice("lift", state["lift"], LIFTS)
         check_number("bandwidth", state["bandwidth"], least=1e-300, most=1e300)
         check_number("ridge", state["ridge"], least=0, most=1e300)
+        for name in ("low", "high"):
+            check_number(name, state[name], kind=int, least=0, most=2.0**31)
         return cls(**state)
 
 
@@ -199,6 +206,8 @@ class Features:
         Width p of sparse rows.
     whole : bool
         Whether a kernel's stored rows are all the examples, in their order.
+    low, high : int
+        Of sparse rows, which columns are used: see :class:`Choice`.
     """
 
     unit: bool
@@ -211,9 +220,12 @@ class Features:
     n_inputs: int = 0
     n_filled: int = 0
     whole: bool = False
+    low: int = 0
+    high: int = 0
 
     def __call__(self, rows: Rows) -> Any:
         """Return the features of rows: an array; or of single precision, CSR or `Joined`."""
+        rows = used_columns(rows, self.low, self.high)
         rows = unit_rows(rows) if self.unit else rows
         if self.lift is not None:
             return self.lift.at_once(rows)
@@ -289,11 +301,14 @@ def make_features(examples: Examples, choice: Choice, lift_size: int, seed: int)
     """Return the features that were chosen, made of these examples, in steps."""
     p, unit = examples.shape[1], choice.scale == "unit"
     if examples.sparse and choice.lift is None:
-        columns, n_filled = yield from _used_columns(examples)
+        columns, n_filled = yield from _used_columns(examples, choice.low, choice.high or p)
         own = None
         if choice.scale == "standard":
             own = (yield from moments(examples, unit))[1][columns]
-        return Features(unit, None, own, columns, None, len(columns), None, p, n_filled)
+        return Features(
+            unit, None, own, columns, None, len(columns), None, p, n_filled,
+            low=choice.low, high=choice.high,
+        )  # fmt: skip
     both = yield from moments(examples, unit)
     if choice.lift is None:
         return dense_features(choice, None, both)
@@ -318,9 +333,24 @@ def dense_features(
     return Features(unit, middle, spread, None, None, len(middle), moments)
 
 
-def _used_columns(examples: Examples) -> Steps[tuple[npt.NDArray[np.int32], int]]:
-    """Return the columns with an entry, and how many of them, the first, are filled."""
+def used_columns(rows: Rows, low: int, high: int) -> Rows:
+    """Return sparse rows without the entries that lie outside of [low, high); high 0: no end."""
+    if not low and not high:
+        return rows
+    used = rows.indices >= low
+    if high:
+        used &= rows.indices < high
+    ends = np.zeros(len(used) + 1, rows.indptr.dtype)
+    np.cumsum(used, out=ends[1:])
+    return sp.csr_matrix((rows.data[used], rows.indices[used], ends[rows.indptr]), rows.shape)
+
+
+def _used_columns(
+    examples: Examples, low: int, high: int
+) -> Steps[tuple[npt.NDArray[np.int32], int]]:
+    """Return the columns in [low, high) with an entry, and how many, the first, are filled."""
     (used,) = yield from examples.summing(_entries)
+    used[:low] = used[high:] = 0
     filled = used > len(examples) / 2
     if np.count_nonzero(filled) < FILLED:
         filled[:] = False
@@ -544,8 +574,11 @@ def squared_distances(inner: Matrix) -> Matrix:
 
 
 def centre(K: Matrix) -> Matrix:
-    """Return the kernel matrix of the same features, centred."""
+    """Return the kernel matrix of the same features, centred; zero if all of them are equal."""
     mean = K.mean(axis=0)
     out = K - mean
     out -= (mean - mean.mean())[:, None]
+    # Of equal features only rounding errors are left, and their trace may be negative.
+    if np.trace(out) <= ROUNDING * np.trace(K):
+        out[:] = 0.0
     return np.asarray(out)

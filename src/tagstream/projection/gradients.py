@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.compilation import compiled
-from tagstream.kernels import line_zeros
+from tagstream.core.compilation import compiled
+from tagstream.core.products import line_zeros
+from tagstream.execution.steps import PAUSE, Steps
 from tagstream.projection.features import Matrix, Singles
-from tagstream.steps import PAUSE, Steps
 
 __all__ = ["Normal", "conjugate_gradients", "weighted_sum"]
 

@@ -24,10 +24,10 @@ import numpy as np
 import scipy.linalg
 
 from tagstream.checks import Rows, expect, expect_keys
-from tagstream.examples import Examples, count_labels
-from tagstream.kernels import add_rows, project_dense, spread_rows
-from tagstream.labels import Labels
+from tagstream.core.products import add_rows, project_dense, spread_rows
+from tagstream.labels.read import Labels
 from tagstream.projection.features import Matrix, Singles
+from tagstream.store.sums import Examples, count_labels
 
 if TYPE_CHECKING:
     from typing_extensions import Self

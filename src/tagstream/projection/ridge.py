@@ -8,6 +8,7 @@ intercept is what remains of centring both sides, which needs no dense copy of s
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -17,10 +18,10 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
-from tagstream.checks import Rows, bounded, expect, expect_keys
-from tagstream.examples import Examples, Sums, Tree, count_labels
-from tagstream.kernels import column_products, project_dense, project_sparse
-from tagstream.labels import Labels
+from tagstream.checks import Rows, bounded, expect, expect_counts, expect_keys
+from tagstream.core.products import column_products, project_dense, project_sparse
+from tagstream.execution.steps import PAUSE, Steps
+from tagstream.labels.read import Labels
 from tagstream.projection.features import (
     JITTER,
     Features,
@@ -36,17 +37,21 @@ from tagstream.projection.features import (
     transposed_lines,
     transposed_times,
     unit_rows,
+    used_columns,
 )
 from tagstream.projection.gradients import conjugate_gradients, weighted_sum
 from tagstream.projection.reduction import Reduction
-from tagstream.steps import PAUSE, Steps
+from tagstream.store.sums import Examples, Summand, Sums, Tree, count_labels
 
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
 PRIMAL = 3000  # features up to which normal equations are formed,
 KEPT_WIDTH = 1024  # and up to which they are kept
-ROUNDS, WARM_ROUNDS = 25, 3  # of conjugate gradients, from nothing and from the last fit
+ROUNDS, WARM_ROUNDS = 25, 3  # of conjugate gradients, from nothing and from the last fit,
+FEW_ROUNDS = 8  # and from nothing, where some examples are left out
+TAKEN_OFF = 0.1  # share of the squares left out by which rounding is judged, if less remains
 LARGE = 4096  # examples beyond which all warm rounds are made: none was ever spared there
+LARGEST_SINGLE = 1e38  # weight of a sparse feature, kept in single precision
 LARGEST_WEIGHT = 1e60  # of P in a file; the inverse of the smallest features there are
 
 
@@ -67,6 +72,8 @@ class Projection:
         Number of features.
     unit : bool
         Whether rows are divided by their length first.
+    low, high : int
+        Of sparse inputs, which columns are used: see :class:`Choice`.
     """
 
     P: npt.NDArray[np.floating[Any]]
@@ -75,6 +82,8 @@ class Projection:
     columns: npt.NDArray[np.int32] | None = None
     p: int = 0
     unit: bool = False
+    low: int = 0
+    high: int = 0
 
     @cached_property
     def _row_of(self) -> npt.NDArray[np.int32]:
@@ -109,6 +118,7 @@ class Projection:
 
     def inputs(self, rows: Rows) -> Rows:
         """Return what P is multiplied with: rows, perhaps of unit length, or their lift."""
+        rows = used_columns(rows, self.low, self.high)
         rows = unit_rows(rows) if self.unit else rows
         if self.lift is None:
             return rows
@@ -143,12 +153,18 @@ class Projection:
             "columns": None if self.columns is None else self.columns.copy(),
             "p": self.p,
             "unit": self.unit,
+            "low": self.low,
+            "high": self.high,
         }
 
     @classmethod
     def load(cls, state: Any, p: int, q: int, sparse: bool) -> Projection:
         """Return what :meth:`dump` described, for ``p`` features and ``q`` labels."""
-        expect_keys("the projection", state, "P", "c", "lift", "columns", "p", "unit")
+        if isinstance(state, dict) and "low" not in state:  # of an older version
+            state = {**state, "low": 0, "high": 0}
+        keys = ("P", "c", "lift", "columns", "p", "unit", "low", "high")
+        expect_keys("the projection", state, *keys)
+        expect_counts("low and high", state["low"], state["high"], most=p)
         if type(state["unit"]) is not bool or type(state["p"]) is not int:
             raise ValueError("unit must be true or false, and p a count")
         largest = {"least": -LARGEST_WEIGHT, "most": LARGEST_WEIGHT}
@@ -164,7 +180,7 @@ class Projection:
         P = expect("P", state["P"], np.float32, (len(columns) + 1, q))
         if P[-1].any():
             raise ValueError("P must be zero for features that no example has")
-        return cls(P, c, None, columns, p, state["unit"])
+        return cls(P, c, None, columns, p, state["unit"], state["low"], state["high"])
 
     def kept(self, columns: list[int]) -> Projection:
         """Return the same map with some of the labels only."""
@@ -186,7 +202,8 @@ def _of_columns(
 ) -> Projection:
     """Return the projection of sparse inputs from the rows of P that are not zero."""
     rows = np.zeros((len(P) + 1, P.shape[1]), np.float32)
-    rows[:-1] = P
+    # The weights of very small features may leave the range of single precision.
+    np.clip(P, -LARGEST_SINGLE, LARGEST_SINGLE, out=rows[:-1], casting="same_kind")
     return Projection(rows, c, None, columns, p, unit)
 
 
@@ -232,6 +249,8 @@ class Spread(NamedTuple):
         Dense inputs are (x − shift)·factor.  None: they are sparse.
     mean, deviation : arrays of shape (p,), or None
         Of dense rows.
+    n : int
+        How many examples there were.
     """
 
     squares: Matrix
@@ -239,6 +258,21 @@ class Spread(NamedTuple):
     factor: Matrix | None
     mean: Matrix | None
     deviation: Matrix | None
+    n: int = 0
+
+    @property
+    def columns(self) -> tuple[Matrix, Matrix] | None:
+        """Mean and deviation of dense columns, if rows are dense."""
+        return None if self.mean is None or self.deviation is None else (self.mean, self.deviation)
+
+    def as_they_are(self) -> Spread:
+        """Return that of the same inputs, neither centred nor scaled."""
+        if self.shift is None or self.factor is None:
+            return self
+        squares = self.squares / self.factor**2 + self.n * self.shift**2
+        return self._replace(
+            squares=squares, shift=np.zeros(len(squares)), factor=np.ones(len(squares))
+        )
 
 
 class Design:
@@ -256,11 +290,22 @@ class Design:
     examples : Examples
     features : Features
     counts : tuple of arrays
-        What :func:`~tagstream.examples.count_labels` says of them.
+        What :func:`~tagstream.store.sums.count_labels` says of them.
     reduction : Reduction, optional
     before : Tree, optional
         Equations of the same features and fewer of the examples, to go on from.
+
+    Attributes
+    ----------
+    n, p : int
+        Number of examples and of features.
+    primal : bool
+        Whether equations of features are shorter than those of examples.
     """
+
+    _all: Design | None = None  # of a design that leaves some out: the one that does not,
+    _left: Examples | None = None  # and what is left out,
+    _squares_off: float | None = None  # the squares of whose features are these
 
     def __init__(
         self,
@@ -273,14 +318,14 @@ class Design:
         self.features = features
         self.n, self.p = len(examples), features.n_features
         self.primal = self.p <= self.n
-        self.examples = examples
+        self.examples, self.reduction = examples, reduction
+        self.masked, self._counts = False, counts
+        self.targets: Targets
         if reduction is None:
-            self.n_known = np.maximum(counts[1], 1)
-            self.mean = counts[0] / self.n_known  # of the labels
             self.masked = bool(counts[2][0])
-            self.targets: Targets = partial(_targets, self.mean)
+            self._centre()
         else:  # what is not known counts as the mean, so that all directions share one matrix
-            self.mean, self.masked = np.zeros(reduction.r), False
+            self.mean = np.zeros(reduction.r)
             self.targets = reduction.targets
         # Wide sparse rows, and labels that are not all known, are passed over many times.
         keep = self.masked or features.columns is not None
@@ -289,7 +334,39 @@ class Design:
         keeps = self._plain and self.primal and self.p <= KEPT_WIDTH
         self._before = before if keeps else None
         self._moments: tuple[Matrix, Matrix] | None = None
+        self._sums: Sums | None = None  # what equations are made of
         self._equations: Equations | None = None
+
+    def _centre(self) -> None:
+        """Take the mean of the labels for what the targets are centred at."""
+        self.n_known = np.maximum(self._counts[1], 1)
+        self.mean = self._counts[0] / self.n_known
+        self.targets = partial(_targets, self.mean)
+
+    def without(self, left: Examples) -> Design:
+        """Return the design of all other examples, of the same features.
+
+        Sums over them are those over all minus those over the ones that are left out, so that
+        nothing is passed over twice where the sums are kept.
+        """
+        made = copy(self)
+        made._all, made._left = self, left
+        made.n -= len(left)
+        made._moments = made._sums = made._equations = made._squares_off = None
+        if self._counts:
+            less = count_labels(*left.every(), None)
+            made._counts = tuple(a - b for a, b in zip(self._counts, less, strict=True))
+            made._centre()
+        return made
+
+    def _sum(self, summand: Summand, before: Tree | None = None) -> Steps[Sums]:
+        """Return the sum of ``summand(features, labels, None)`` over the examples."""
+        sums = yield from self._X.summing(summand, before=before)
+        if self._left is None:
+            return sums
+        rows, labels = self._left.every()
+        less = summand(self.features(rows), labels, None)
+        return tuple(a - b for a, b in zip(sums, less, strict=True))
 
     @classmethod
     def of(
@@ -317,7 +394,7 @@ class Design:
     def moments(self) -> Steps[tuple[Matrix, Matrix]]:
         """Return the mean of the features, and the diagonal of X̃ᵀX̃."""
         if self._moments is None:
-            total, squares = yield from self._X.summing(_moments)
+            total, squares = yield from self._sum(_moments)
             mid = total / self.n
             self._moments = mid, np.maximum(squares - self.n * mid**2, 0.0)
         return self._moments
@@ -335,20 +412,41 @@ class Design:
         """
         if self._equations is not None:
             return self._equations
-        before, targets = self._before, _labels if self._plain else self.targets
-        if before is not None:  # labels that are new since: nobody had them
-            for part in (RIGHT, TARGETS):
-                before.widen(part, self.q)
-        inner, right, total, sums = yield from self._X.summing(
-            partial(_equations, targets), before=before
-        )
+        inner, right, total, sums = yield from self._summed_equations()
         mid, kernel = total / self.n, self.features.kernel
-        rounding = float(np.trace(inner)) * (1e-12 if kernel is None else 1e-15 / JITTER)
-        inner -= self.n * np.outer(mid, mid)
-        right -= np.outer(mid, sums)
+        # What is taken off leaves its own rounding errors, however little remains.
+        squares = max(float(np.trace(inner)), TAKEN_OFF * self._taken_off())
+        rounding = squares * (1e-12 if kernel is None else 1e-15 / JITTER)
+        inner = inner - self.n * np.outer(mid, mid)
+        right = right - np.outer(mid, sums)
         variances = np.maximum(np.diag(inner), 0.0)
         self._equations = Equations(inner, right, mid, variances, rounding)
         return self._equations
+
+    def _taken_off(self) -> float:
+        """Return the squares of the features that are left out."""
+        if self._left is None:
+            return 0.0
+        if self._squares_off is None:
+            self._squares_off = float(column_sums(self.features(self._left.every()[0]))[1].sum())
+        return self._squares_off
+
+    def _summed_equations(self) -> Steps[Sums]:
+        """Return the sums that :meth:`equations` are made of."""
+        if self._sums is not None:
+            return self._sums
+        before, targets = self._before, _labels if self._plain else self.targets
+        if self._all is not None and self._left is not None and self._plain:
+            sums = yield from self._all._summed_equations()
+            rows, labels = self._left.every()
+            less = _equations(targets, self.features(rows), labels, None)
+            self._squares_off = float(np.trace(less[0]))
+            return tuple(a - b for a, b in zip(sums, less, strict=True))
+        if before is not None:  # labels that are new since: nobody had them
+            for part in (RIGHT, TARGETS):
+                before.widen(part, self.q)
+        self._sums = yield from self._sum(partial(_equations, targets), before)
+        return self._sums
 
     def transposed(self, R: Matrix) -> Steps[Matrix]:
         """Return X̃ᵀR for R of shape (n, q)."""
@@ -365,7 +463,7 @@ class Design:
 
     def masked_right(self) -> Steps[Matrix]:
         """Return X̃ᵀT and below it the sums of T, (p + 1, q)."""
-        out, total = yield from self._X.summing(partial(_masked_right, self.targets))
+        out, total = yield from self._sum(partial(_masked_right, self.targets))
         mid = yield from self.middle()
         return np.vstack([self.features.turned(out - np.outer(mid, total)), total])
 
@@ -373,31 +471,34 @@ class Design:
         """Return the normal equations' left side for weights P and shifts s, V = [P; s]."""
         P, s = self.features.original(V[:-1]), V[-1]
         mid = yield from self.middle()
-        out, total = yield from self._X.summing(partial(_masked_normal, P, s - mid @ P))
+        out, total = yield from self._sum(partial(_masked_normal, P, s - mid @ P))
         out = self.features.turned(out - np.outer(mid, total))
         return np.vstack([out + ridge * V[:-1], total])
 
     def right(self) -> Steps[Singles]:
         """Return XᵀT in single precision; columns of T sum to zero, so this is X̃ᵀT."""
-        return (yield from self._X.summing(partial(_single_right, self.targets)))[0]
+        return (yield from self._sum(partial(_single_right, self.targets)))[0]
 
     def residual(self, P: Singles, shift: Singles) -> Steps[Singles]:
         """Return X̃ᵀ(T − X̃P) in single precision."""
-        return (yield from self._X.summing(partial(_single_residual, self.targets, P, shift)))[0]
+        return (yield from self._sum(partial(_single_residual, self.targets, P, shift)))[0]
 
     def applied(self, D: Singles, shift: Singles) -> Steps[tuple[Singles, Matrix]]:
         """Return X̃ᵀX̃D in single precision, and ‖X̃D‖² of each column."""
-        A, squares = yield from self._X.summing(partial(_single_applied, D, shift))
+        A, squares = yield from self._sum(partial(_single_applied, D, shift))
         return A, squares
 
     def squares(self, D: Singles, shift: Singles) -> Steps[Matrix]:
         """Return ‖X̃D‖² of each column."""
-        return (yield from self._X.summing(partial(_single_squares, D, shift)))[0]
+        return (yield from self._sum(partial(_single_squares, D, shift)))[0]
 
     def target_squares(self) -> Steps[float]:
         """Return ‖T‖²."""
-        squares = yield from self.examples.summing(partial(_target_squares, self.targets))
-        return float(squares[0].sum())
+        (squares,) = yield from self.examples.summing(partial(_target_squares, self.targets))
+        total = float(squares.sum())
+        if self._left is not None:
+            total -= float((self.targets(self._left.every()[1]) ** 2).sum())
+        return total
 
 
 # What is summed over leaves: plain functions, which can be sent to where the examples are.
@@ -477,22 +578,61 @@ def _column_squares(R: Singles) -> Matrix:
     return out
 
 
+def fit_without(design: Design, left: Examples, at: Any, ridge: float) -> Steps[Projection]:
+    """Return the projection of the examples of a design without some of them.
+
+    The design is not used up: :func:`fit` may follow, and shares what was summed.
+
+    Parameters
+    ----------
+    design : Design
+    left : Examples
+        What is left out.
+    at : int array
+        The positions of these among the examples.
+    ridge : float
+    """
+    features = design.features
+    if features.whole and not design.masked:
+        kept = np.delete(np.arange(design.n), at)
+        labels = design.examples.every()[1]
+        known = None if labels.known is None else labels.known[kept]
+        T = Labels(labels.Y[kept], known)
+        fewer = design.without(left)
+        P, shift, mid, variances = yield from _solve_whole(fewer, ridge, fewer.targets(T), kept)
+        return _projection(fewer, P, shift, mid, variances)[0]
+    if design.primal or design.n - len(left) > DIRECT:
+        return (yield from fit(design.without(left), ridge, rounds=FEW_ROUNDS))[0]
+    kept = np.delete(np.arange(design.n), at)
+    others = Examples.of(*design.examples.take(kept))
+    fewer = yield from Design.of(others, features, design.reduction)
+    return (yield from fit(fewer, ridge))[0]
+
+
 def fit(
-    design: Design, ridge: float, *, start: Projection | None = None
+    design: Design, ridge: float, *, start: Projection | None = None, rounds: int | None = None
 ) -> Steps[tuple[Projection, Spread]]:
     """Return the projection of all examples of a design, which is used up, and their spread.
 
     In steps, as all that passes over the examples.  ``start`` is an earlier projection of the same
-    kind, from which an iterative solution sets out; the direct ones do not need it.
+    kind, from which an iterative solution sets out; the direct ones do not need it.  ``rounds``
+    overrules how many steps such a solution takes.
     """
+    P, shift, mid, variances = yield from _solve(design, ridge, start, rounds)
+    return _projection(design, P, shift, mid, variances)
+
+
+def _projection(
+    design: Design, P: Any, shift: Matrix, mid: Matrix, variances: Matrix
+) -> tuple[Projection, Spread]:
+    """Return what was solved for as a projection of rows, and the spread of the examples."""
     features = design.features
-    P, shift, mid, variances = yield from _solve(design, ridge, start)
     P = np.ascontiguousarray(P)  # in the one order kernels are compiled for
     c = design.mean + shift - _weighted(mid + features.offset, P)
     mean, deviation = features.moments or (None, None)
     if features.lift is not None:
         made = Projection(P, c, features.lift, unit=features.unit)
-        return made, Spread(variances, mid, np.ones(len(mid)), mean, deviation)
+        return made, Spread(variances, mid, np.ones(len(mid)), mean, deviation, design.n)
     if features.columns is not None:
         p = design.examples.shape[1]
         squares = np.zeros(p)
@@ -502,17 +642,18 @@ def fit(
             squares[features.columns] *= features.deviation**2
         order = np.argsort(features.columns)
         made = _of_columns(P.take(order, axis=0), c, features.columns[order], p, features.unit)
-        return made, Spread(squares, None, None, None, None)
+        made = replace(made, low=features.low, high=features.high)
+        return made, Spread(squares, None, None, None, None, design.n)
     assert features.middle is not None
     divisor = np.ones(len(mid)) if features.deviation is None else features.deviation
     P /= divisor[:, None]
     middle = features.middle + mid * divisor
-    spread = Spread(variances, middle, 1 / divisor, mean, deviation)
+    spread = Spread(variances, middle, 1 / divisor, mean, deviation, design.n)
     return Projection(P, c, unit=features.unit), spread
 
 
 def _solve(
-    X: Design, ridge: float, last: Projection | None
+    X: Design, ridge: float, last: Projection | None, rounds: int | None = None
 ) -> Steps[tuple[Any, Matrix, Matrix, Matrix]]:
     """Minimise ‖T − X̃P − 1sᵀ‖² + ρ‖P‖² over the known entries of T.
 
@@ -526,7 +667,7 @@ def _solve(
     ridge = max(ridge, 1e-300)
     none = np.zeros(X.q)
     if X.features.whole and not X.masked:
-        return (yield from _solve_whole(X, ridge))
+        return (yield from _solve_whole(X, ridge, X.targets(X.examples.every()[1])))
     if X.p <= PRIMAL if X.primal else X.n <= DIRECT:
         if X.primal:
             inner, right, mid, variances, rounding = yield from X.equations()
@@ -569,7 +710,9 @@ def _solve(
         found = _weights(last, X.features)
         cold, start = found is None, np.zeros((X.p, X.q)) if found is None else found
         start[flat] = 0.0
-        tolerance, rounds = 1e-3, ROUNDS if cold or X.masked else WARM_ROUNDS
+        tolerance = 1e-3
+        if rounds is None:
+            rounds = ROUNDS if cold or X.masked else WARM_ROUNDS
         if not X.masked and X.features.kernel is None:  # turned features are made in double
             P = in_lines(start)
             spared = 0.0 if not cold and X.n > LARGE else tolerance
@@ -602,22 +745,32 @@ def _weights(last: Projection | None, features: Features) -> npt.NDArray[Any] | 
     return weights
 
 
-def _solve_whole(X: Design, ridge: float) -> Steps[tuple[Matrix, Matrix, Matrix, Matrix]]:
-    """Do the same of a kernel with all examples, whose features Φ are K itself.
+def _solve_whole(
+    X: Design, ridge: float, T: Matrix, kept: Any = None
+) -> Steps[tuple[Matrix, Matrix, Matrix, Matrix]]:
+    """Do the same of a kernel with all examples, whose features Φ are K itself, and targets T.
+
+    Or of some of them, whose positions are ``kept``; the others have no weight.
 
     With K̃ the centred K, P = L⁻ᵀX̃ᵀ(K̃ + ρI)⁻¹T = (K̃ + ρI)⁻¹T, as X̃ᵀ = LᵀC and C, which centres,
     leaves both sides as they are.  So there is nothing to sum.
     """
     K = X.features.kernel
     assert K is not None
-    mid = K.mean(axis=0)
+    n, inner = len(K), K
+    if kept is not None:
+        K, inner = K[kept], K[np.ix_(kept, kept)]
+    mid, rounding = K.mean(axis=0), 1e-12 * float(np.trace(inner))
     variances = ((K - mid) ** 2).sum(axis=0)
-    inner = centre(K)
-    inner[np.diag_indices(len(K))] += max(ridge, 1e-12 * float(np.trace(K)))
+    inner = centre(inner)
+    inner[np.diag_indices(len(inner))] += max(ridge, rounding)
     yield PAUSE
     factor = scipy.linalg.cho_factor(inner, overwrite_a=True)
-    P = scipy.linalg.cho_solve(factor, X.targets(X.examples.every()[1]))
-    return np.asarray(P), np.zeros(X.q), mid, variances
+    P = np.asarray(scipy.linalg.cho_solve(factor, T))
+    if kept is not None:
+        some, P = P, np.zeros((n, X.q))
+        P[kept] = some
+    return P, np.zeros(X.q), mid, variances
 
 
 def _now(value: Any) -> Steps[Any]:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
+import dataclasses
+import datetime
 import math
 import mimetypes
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import resources
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from tagstream import __version__
+from tagstream.serve.door import Door
+from tagstream.serve.follow import Follower
 from tagstream.serve.gate import App, Gate
 from tagstream.serve.log import Event, LogFull
-from tagstream.serve.tokens import Tokens
-from tagstream.serve.writer import Busy, Change, Closed, Done, Refused, Service, View
+from tagstream.serve.tokens import ORIGIN, Tokens
+from tagstream.serve.tokens import ROLES as TOKEN_ROLES
+from tagstream.serve.writer import Busy, Change, Closed, Conflict, Done, Refused, Service, View
+from tagstream.version import __version__
 
 try:
-    from fastapi import Body, FastAPI, Query, Request
+    from fastapi import Body, FastAPI, Header, Query, Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse, PlainTextResponse, Response
     from prometheus_client import (
@@ -37,12 +43,16 @@ except ImportError as error:
     ) from error
 
 from tagstream.serve import schema
+from tagstream.serve.knows import add_knows, drifting_tags
 from tagstream.serve.labelstudio import LabelStudio
+from tagstream.serve.lists import Lists
+from tagstream.serve.projects import Projects
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "roles_of"]
 
 T = TypeVar("T")
 Json: TypeAlias = Annotated[dict[str, Any], Body()]
+IfMatch: TypeAlias = Annotated[str | None, Header(max_length=40)]
 
 READERS = 4
 # Answers that may wait for a reader before a request is turned away.
@@ -51,34 +61,11 @@ REQUEST_SECONDS = 60.0
 # How long a thread that computes in Python keeps another waiting. An answer waits a dozen times,
 # once for each compiled loop that it comes back from.
 SWITCH_SECONDS = 0.0005
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+ROLE = "x-role"  # where OpenAPI keeps it
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
-ROLES = {
-    "/v1/suggest": "read",
-    "/v1/explain": "read",
-    "/v1/tags": "read",
-    "/v1/info": "read",
-    "/v1/next": "read",
-    "/v1/items": "read",
-    "/v1/progress": "read",
-    "/metrics": "read",
-    "/v1/learn": "write",
-    "/v1/forget": "write",
-    "/v1/pool": "write",
-    "/v1/pool/remove": "write",
-    "/ls": "write",
-    "/ls/": "write",
-    "/ls/health": "write",
-    "/ls/setup": "write",
-    "/ls/predict": "write",
-    "/ls/webhook": "write",
-    "/ls/versions": "write",
-    "/v1/tags/rename": "admin",
-    "/v1/tags/merge": "admin",
-    "/v1/tags/remove": "admin",
-    "/v1/snapshot": "admin",
-}
+# What a caller must be allowed to do, said at each route.  The gate asks before a body is read.
+OPEN, READ, WRITE, ADMIN = ({ROLE: role} for role in ("open", "read", "write", "admin"))
 ERROR = {
     "description": "What is wrong, and with which field.",
     "content": {
@@ -91,7 +78,7 @@ ERROR = {
         }
     },
 }
-STATUSES = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503, 504, 507)
+STATUSES = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 502, 503, 504, 507)
 ERRORS: dict[int | str, dict[str, Any]] = dict.fromkeys(STATUSES, ERROR)
 
 
@@ -103,7 +90,12 @@ class _Waited(Exception):
         self.is_undone = is_undone
 
 
-def create_app(service: Service, is_open: bool = True, seconds: float = REQUEST_SECONDS) -> App:
+def create_app(
+    service: Service,
+    is_open: bool = True,
+    seconds: float = REQUEST_SECONDS,
+    door: Door | None = None,
+) -> App:
     """Return the service as an ASGI application.
 
     Parameters
@@ -114,6 +106,8 @@ def create_app(service: Service, is_open: bool = True, seconds: float = REQUEST_
         Whether everyone may do everything as long as there are no tokens; for loopback.
     seconds : float
         How long a request may take.
+    door : Door, optional
+        The listening socket, which is told of requests.
     """
     registry = CollectorRegistry()
     requests = Counter(
@@ -126,13 +120,30 @@ def create_app(service: Service, is_open: bool = True, seconds: float = REQUEST_
     _add_gauges(service, registry)
 
     def count(method: str, route: str, status: int, spent: float) -> None:
-        known = method in METHODS and route != "other"
+        known = route != "other"
         requests.labels(method if known else "other", route, str(status)).inc()
         took.labels(route).observe(spent)
 
     app = _routes(service, registry, seconds)
     tokens = Tokens(service.folder / "tokens.json")
-    return Gate(app, tokens, ROLES, is_open, schema.MAX_BODY, seconds, count)
+    return Gate(app, tokens, roles_of(app), is_open, schema.MAX_BODY, seconds, count, door)
+
+
+def roles_of(app: FastAPI) -> dict[tuple[str, str], str]:
+    """Return the role that each method and path needs.
+
+    Raises
+    ------
+    RuntimeError
+        A route does not say its role.
+    """
+    roles: dict[tuple[str, str], str] = {}
+    for route in app.routes:
+        path, said = getattr(route, "path", ""), getattr(route, "openapi_extra", None) or {}
+        if said.get(ROLE) not in ("open", *TOKEN_ROLES):
+            raise RuntimeError(f"the route {path!r} must say its role")
+        roles |= {(method, path): said[ROLE] for method in getattr(route, "methods", ())}
+    return roles
 
 
 def _add_gauges(service: Service, registry: CollectorRegistry) -> None:
@@ -153,9 +164,27 @@ def _add_gauges(service: Service, registry: CollectorRegistry) -> None:
         "learnt_items": ("Items learnt since the start.", lambda: service.n_learnt),
         "duplicate_items": ("Retries not learnt again.", lambda: service.n_duplicates),
         "snapshots": ("Snapshots written since the start.", lambda: service.n_snapshots),
+        "snapshots_failed": (
+            "Snapshots that could not be written since the start.",
+            lambda: service.n_snapshots_failed,
+        ),
+        "quarantined_events": (
+            "Events on which the tagger failed, and that nobody has tried again.",
+            lambda: len(service.quarantined),
+        ),
+        "rejected_events": (
+            "Events that the tagger did not take since the start.",
+            lambda: service.n_rejected,
+        ),
+        "lost_events": ("Events that are missing from the log.", lambda: service.n_lost),
+        "held": ("1 if changes are refused until somebody decides.", lambda: bool(service.held)),
         "micro_f1": (
             "Micro-F1 of the last suggestions before learning.",
             lambda: service.progress.f1() or 0.0,
+        ),
+        "drifting_tags": (
+            "Tags that are no longer used as they were; see GET /v1/tags/health.",
+            lambda: drifting_tags(service),
         ),
         "squared_loss": ("Of the metric's rounds; NaN without a bound.", lambda: guarantee(0)),
         "loss_bound": ("What the squared loss can be at most.", lambda: guarantee(1)),
@@ -176,6 +205,7 @@ def _page() -> dict[str, tuple[bytes, str]]:
 
 def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> FastAPI:
     readers = ThreadPoolExecutor(READERS, thread_name_prefix="tagstream-reader")
+    lists = Lists(service)
     waiting = 0
 
     async def reading(function: Callable[[], T]) -> T:
@@ -185,28 +215,39 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
             raise Busy(1)
         waiting += 1
         try:
-            future = asyncio.get_running_loop().run_in_executor(readers, function)
+            run = contextvars.copy_context().run  # who asks is known there, too
+            future = asyncio.get_running_loop().run_in_executor(readers, run, function)
             return await asyncio.wait_for(future, seconds)
         except (TimeoutError, asyncio.TimeoutError):
             raise _Waited(is_undone=True) from None
         finally:
             waiting -= 1
 
-    async def changed(future: Future[Done]) -> Done:
-        """Wait for the writer."""
+    async def changed(future: Future[T]) -> T:
+        """Wait for what another thread does."""
         done, _ = await asyncio.wait([asyncio.wrap_future(future)], timeout=seconds)
         if not done:
             raise _Waited(is_undone=future.cancel())
         return done.pop().result()
 
-    def change(kind: str, bodies: list[dict[str, Any]], keys: list[str | None]) -> Any:
-        return changed(service.submit(Change(kind, bodies, keys)))
+    def change(
+        kind: str,
+        bodies: list[dict[str, Any]],
+        keys: list[str | None],
+        versions: Sequence[int | None] = (),
+        source: str = "",
+    ) -> Any:
+        made = Change(kind, bodies, keys, [*versions])
+        if source:
+            made.source = source
+        return changed(service.submit(made))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         yield
+        lists.close()
         await asyncio.to_thread(service.close)
         readers.shutdown()
         sys.setswitchinterval(before)
@@ -215,54 +256,67 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
         title="tagstream",
         version=__version__,
         description="Suggest tags for a stream of items, and learn from every correction.",
+        openapi_url=None,  # it is a route below, with a role
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
         responses=ERRORS,
         openapi_tags=[
             {"name": "tagging", "description": "Suggest, explain, learn."},
+            {"name": "people", "description": "Who tags what."},
             {"name": "tags", "description": "The tags themselves."},
             {"name": "choosing", "description": "What is worth tagging next."},
+            {"name": "knowing", "description": "What the model knows of stored items and tags."},
             {"name": "running", "description": "State, measures, health."},
             {"name": "label studio", "description": "The backend of Label Studio."},
         ],
     )
-    _add_handlers(app)
+    _add_handlers(app, service)
 
     # -------------------------------------------------------------- tagging
-    @app.post("/v1/suggest", tags=["tagging"])
+    @app.post("/v1/suggest", openapi_extra=READ, tags=["tagging"])
     async def suggest(request: schema.SuggestRequest) -> Response:
         """Suggest tags, with their scores, highest first."""
         view = service.read().view
-        records = [item.record() for item in request.items]
-        told = await reading(lambda: view.suggest(records, top=request.top))
+        records = [item.question() for item in request.items]
+        told = await reading(lambda: view.suggest(records, top=request.top, next=request.next))
         return JSONResponse({"items": [_suggestion(t, request.top) for t in told]})
 
-    @app.post("/v1/explain", tags=["tagging"])
+    @app.post("/v1/explain", openapi_extra=READ, tags=["tagging"])
     async def explain(request: schema.ExplainRequest) -> Response:
         """Say why: the nearest items, with their text, and what spoke for each tag."""
         view = service.read().view
 
         def explained() -> list[dict[str, Any]]:
-            return [_explanation(view, item.record()) for item in request.items]
+            return [_explanation(view, item.question(), request.next) for item in request.items]
 
         return JSONResponse({"items": await reading(explained)})
 
-    @app.post("/v1/learn", tags=["tagging"])
-    async def learn(request: schema.LearnRequest) -> dict[str, int]:
-        """Learn items with their tags; answered when they are on the disk and learnt."""
+    @app.post("/v1/learn", openapi_extra=WRITE, tags=["tagging"])
+    async def learn(request: schema.LearnRequest, if_match: IfMatch = None) -> dict[str, int]:
+        """Learn items with their tags; answered when they are on the disk and learnt.
+
+        An item may name the ``version`` that you have seen, or the header ``If-Match`` that of a
+        single item. If somebody has changed the item since, the answer is 409 with what is there
+        now, and nothing is changed.
+        """
         bodies = [item.body() for item in request.items]
-        done = await change("learn", bodies, [item.key for item in request.items])
+        versions = [item.version for item in request.items]
+        if if_match is not None:
+            versions = _matching(if_match, versions)
+        done = await change("learn", bodies, [item.key for item in request.items], versions)
         return _done(done)
 
-    @app.post("/v1/forget", tags=["tagging"])
+    @app.post("/v1/forget", openapi_extra=WRITE, tags=["tagging"])
     async def forget(request: schema.ForgetRequest) -> dict[str, int]:
         """Forget items; ids that are not known are passed over."""
         ids = [*dict.fromkeys(request.ids)]
         keys = [None if request.key is None else f"{request.key}:{name}" for name in ids]
-        return _done(await change("forget", [{"id": name} for name in ids], keys))
+        bodies = [{"id": name} for name in ids]
+        return _done(await change("forget", bodies, keys, [request.version] * len(ids)))
 
-    @app.get("/v1/items", tags=["tagging"])
+    @app.get("/v1/items", openapi_extra=READ, tags=["tagging"])
     async def items(
         n: int = Query(20, ge=1, le=200),
         before: int | None = Query(None, ge=0, le=1 << 62),
@@ -275,39 +329,99 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
         found = await reading(lambda: _recent(service, n, before, tag))
         return JSONResponse({"items": found})
 
+    @app.get("/v1/items/{id:path}/history", openapi_extra=READ, tags=["tagging"])
+    async def history(id: str, n: int = Query(100, ge=1, le=1000)) -> Response:
+        """List the changes of an item, oldest first: who, when, through what, and the tags."""
+        found = await reading(lambda: service.log.history(id, n))
+        if not found:
+            raise Refused(f"id must be that of an item that was learnt here, got {id!r}", "id", 404)
+        return JSONResponse({"items": [_past(event) for event in found]})
+
+    @app.get("/v1/items/{id:path}", openapi_extra=READ, tags=["tagging"])
+    async def item(id: str) -> Response:
+        """Return an item as it is now, with its version and who changed it last."""
+        found = await reading(lambda: _item(service, id))
+        if found is None:
+            raise Refused(f"id must be that of an item that was learnt here, got {id!r}", "id", 404)
+        return JSONResponse(found, headers={"ETag": f'"{found["version"]}"'})
+
+    # -------------------------------------------------------------- people
+    @app.get("/v1/people", openapi_extra=READ, tags=["people"])
+    async def people() -> Response:
+        """List who may change items or has done so, with the number of items that each tagged."""
+        found = await reading(lambda: _people(service))
+        return JSONResponse({"people": found})
+
+    @app.post("/v1/lease", openapi_extra=WRITE, tags=["people"])
+    async def lease(request: schema.LeaseRequest) -> Response:
+        """Say that you are tagging an item, for five minutes; again to renew it.
+
+        Others are not offered the item meanwhile. If somebody else has it, the answer is 409.
+        """
+        other = service.leases.take(str(request.id), ORIGIN.get()[0], request.tab)
+        if other is not None:
+            raise Refused(f"the item must be free, got one that {other.who} is tagging", "id", 409)
+        return JSONResponse({"seconds": service.leases.seconds})
+
+    @app.post("/v1/lease/release", openapi_extra=WRITE, tags=["people"])
+    async def release(request: schema.LeaseRequest) -> dict[str, bool]:
+        """Say that you no longer tag an item."""
+        return {"released": service.leases.release(str(request.id), ORIGIN.get()[0], request.tab)}
+
     # -------------------------------------------------------------- tags
-    @app.get("/v1/tags", tags=["tags"])
+    @app.get("/v1/tags", openapi_extra=READ, tags=["tags"])
     async def tags() -> Response:
         """List the tags: how many items have each, and how well each was suggested lately."""
         view = service.read().view
 
         def listed() -> list[dict[str, Any]]:
-            measures = service.progress.by_tag()
+            measures, about = service.progress.by_tag(), view.descriptions
             nothing = {"n": 0, "precision": None, "recall": None, "f1": None}
             return [
-                {"tag": tag, "count": n, "lately": measures.get(tag, nothing)}
+                {
+                    "tag": tag,
+                    "count": n,
+                    "about": about.get(tag, ""),
+                    "lately": measures.get(tag, nothing),
+                }
                 for tag, n in sorted(view.counts.items(), key=lambda pair: (-pair[1], pair[0]))
             ]
 
         return JSONResponse({"tags": await reading(listed)})
 
-    @app.post("/v1/tags/rename", tags=["tags"])
+    @app.post("/v1/tags/declare", openapi_extra=ADMIN, tags=["tags"])
+    async def declare(request: schema.DeclareRequest) -> dict[str, int]:
+        """Make tags known before they have an example; texts get them by their names."""
+        return _done(await change("declare", [request.body()], [request.key]))
+
+    @app.post("/v1/tags/describe", openapi_extra=ADMIN, tags=["tags"])
+    async def describe(request: schema.DescribeRequest) -> dict[str, int]:
+        """Say what a tag is about; it speaks for the tag like its name."""
+        body = request.model_dump(exclude={"key"})
+        return _done(await change("describe", [body], [request.key]))
+
+    @app.post("/v1/tags/rename", openapi_extra=ADMIN, tags=["tags"])
     async def rename(request: schema.RenameRequest) -> dict[str, int]:
         """Give a tag another name."""
         return _done(await change("rename", [request.model_dump(exclude={"key"})], [request.key]))
 
-    @app.post("/v1/tags/merge", tags=["tags"])
+    @app.post("/v1/tags/merge", openapi_extra=ADMIN, tags=["tags"])
     async def merge(request: schema.MergeRequest) -> dict[str, int]:
         """Make several tags one."""
         return _done(await change("merge", [request.model_dump(exclude={"key"})], [request.key]))
 
-    @app.post("/v1/tags/remove", tags=["tags"])
+    @app.post("/v1/tags/remove", openapi_extra=ADMIN, tags=["tags"])
     async def remove(request: schema.RemoveRequest) -> dict[str, int]:
         """Remove a tag from all items."""
         return _done(await change("remove", [request.model_dump(exclude={"key"})], [request.key]))
 
+    @app.post("/v1/refit", openapi_extra=ADMIN, tags=["tags"])
+    async def refit(request: schema.RefitRequest | None = None) -> dict[str, int]:
+        """Fit all that is stored, now instead of at its next time; good after a bulk load."""
+        return _done(await change("refit", [{}], [request.key if request else None]))
+
     # -------------------------------------------------------------- choosing
-    @app.post("/v1/pool", tags=["choosing"])
+    @app.post("/v1/pool", openapi_extra=WRITE, tags=["choosing"])
     async def pool(request: schema.PoolRequest) -> dict[str, int]:
         """Put items without tags in, or replace them there.
 
@@ -316,23 +430,37 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
         bodies = [{"id": item.id, "item": item.record()} for item in request.items]
         return _done(await change("pool", bodies, [None] * len(bodies)))
 
-    @app.post("/v1/pool/remove", tags=["choosing"])
+    @app.post("/v1/pool/remove", openapi_extra=WRITE, tags=["choosing"])
     async def unpool(request: schema.ForgetRequest) -> dict[str, int]:
         """Take items out of the pool, untagged."""
         bodies = [{"id": name} for name in dict.fromkeys(request.ids)]
         return _done(await change("unpool", bodies, [None] * len(bodies)))
 
-    @app.get("/v1/next", tags=["choosing"])
-    async def next_items(n: int = Query(10, ge=1, le=100)) -> Response:
-        """List what is worth tagging next: least certain first, no near copies."""
+    @app.get("/v1/next", openapi_extra=READ, tags=["choosing"])
+    async def next_items(
+        n: int = Query(10, ge=1, le=100),
+        order: str = Query("mixed", max_length=schema.MAX_NAME + len("tag:")),
+        tab: str = Query("", pattern=r"^[A-Za-z0-9_-]{0,64}$"),
+    ) -> Response:
+        """List what should be tagged next; near copies wait.
+
+        By default a fair draw, half of the items by a hash of their id, takes turns with what the
+        model is unsure of in tags that are rare. ``order`` may also be ``arrival``, ``random``,
+        ``unsure``, ``sure``, or ``tag:`` and a tag. Items that somebody else is tagging now are
+        left out.
+        """
         view = service.read().view
-        found = await reading(lambda: service.pool.next(view, n))
+        others = service.leases.of_others(ORIGIN.get()[0], tab)
+        try:
+            found = await reading(lambda: service.pool.next(view, n, others, order))
+        except ValueError as error:
+            raise Refused(str(error), "order") from error
         for item in found:
             item["suggestion"] = _suggestion(item["suggestion"], 20)
         return JSONResponse({"items": found, "n_pool": len(service.pool)})
 
     # -------------------------------------------------------------- running
-    @app.get("/v1/progress", tags=["running"])
+    @app.get("/v1/progress", openapi_extra=READ, tags=["running"])
     async def progress() -> Response:
         """Tell how well it suggested lately, before learning: a curve of micro-F1."""
         published = service.read()
@@ -345,7 +473,7 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
             }
         )
 
-    @app.get("/v1/info", tags=["running"])
+    @app.get("/v1/info", openapi_extra=READ, tags=["running"])
     async def info() -> dict[str, Any]:
         """Tell how many items are known, the position of the log, and versions."""
         published = service.read()
@@ -359,63 +487,83 @@ def _routes(service: Service, registry: CollectorRegistry, seconds: float) -> Fa
             "tagstream": __version__,
         }
 
-    @app.post("/v1/snapshot", tags=["running"])
+    @app.post("/v1/snapshot", openapi_extra=ADMIN, tags=["running"])
     async def snapshot(request: schema.SnapshotRequest | None = None) -> dict[str, int]:
         """Write a snapshot now; a start after it replays nothing before it."""
         return _done(await change("snapshot", [], []))
 
-    @app.get("/metrics", tags=["running"], response_class=PlainTextResponse)
+    @app.get("/metrics", openapi_extra=READ, tags=["running"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Measures for Prometheus."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/health/live", tags=["running"])
+    @app.get("/health/live", openapi_extra=OPEN, tags=["running"])
     async def live() -> Response:
         """Tell that the process answers."""
         failed = service.failure is not None
         return JSONResponse({"status": "failed" if failed else "live"}, 500 if failed else 200)
 
-    @app.get("/health/ready", tags=["running"])
+    @app.get("/health/ready", openapi_extra=OPEN, tags=["running"])
     async def ready() -> Response:
-        """Tell whether it takes requests: state restored, everything compiled."""
-        if service.ready:
-            return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "not ready"}, 503, {"Retry-After": "1"})
+        """Tell whether it takes requests: state restored, everything compiled.
 
+        ``warnings`` says what somebody should look at.
+        """
+        warnings = {"warnings": service.warnings} if service.warnings else {}
+        if service.ready:
+            return JSONResponse({"status": "ready", **warnings})
+        return JSONResponse({"status": "not ready", **warnings}, 503, {"Retry-After": "1"})
+
+    @app.get("/openapi.json", openapi_extra=READ, include_in_schema=False)
+    async def openapi() -> Response:
+        return JSONResponse(app.openapi())
+
+    add_knows(app, service, lists, reading, change, _done)
     _add_label_studio(app, service, reading, changed)
     _add_page(app)
     return app
 
 
 def _add_label_studio(app: FastAPI, service: Service, reading: Any, changed: Any) -> None:
-    backend = LabelStudio(service, service.folder / "label-studio.json")
+    # A replica shares the folder with its writer, and writes nothing into it.
+    projects = Projects(service.folder, read_only=isinstance(service, Follower))
+    backend = LabelStudio(service, projects)
     tags: list[Any] = ["label studio"]
 
-    @app.get("/ls/health", tags=tags)
-    @app.get("/ls", tags=tags, include_in_schema=False)
-    @app.get("/ls/", tags=tags, include_in_schema=False)
+    @app.get("/ls/health", openapi_extra=WRITE, tags=tags)
+    @app.get("/ls", openapi_extra=WRITE, tags=tags, include_in_schema=False)
+    @app.get("/ls/", openapi_extra=WRITE, tags=tags, include_in_schema=False)
     async def ls_health() -> dict[str, str]:
         """Tell Label Studio that the backend is up."""
         service.read()
         return {"status": "UP", "model_class": "tagstream"}
 
-    @app.post("/ls/setup", tags=tags)
+    @app.post("/ls/setup", openapi_extra=WRITE, tags=tags)
     async def ls_setup(body: Json) -> Response:
         """Take the address and the configuration of a project; tell the model's version."""
         return JSONResponse(await reading(lambda: backend.setup(body)))
 
-    @app.post("/ls/predict", tags=tags)
+    @app.post("/ls/predict", openapi_extra=WRITE, tags=tags)
     async def ls_predict(body: Json) -> Response:
         """Suggest choices for tasks."""
         return JSONResponse(await reading(lambda: backend.predict(body)))
 
-    @app.post("/ls/webhook", tags=tags, status_code=201)
+    @app.post("/ls/webhook", openapi_extra=WRITE, tags=tags, status_code=201)
     async def ls_webhook(body: Json) -> dict[str, int]:
         """Learn, replace or forget what was annotated."""
         future = await reading(lambda: backend.webhook(body))
         return {"n": 0, "duplicates": 0} if future is None else _done(await changed(future))
 
-    @app.get("/ls/versions", tags=tags)
+    @app.post("/v1/label-studio/pull", openapi_extra=ADMIN, tags=tags)
+    async def ls_pull(request: schema.PullRequest) -> dict[str, int]:
+        """Fetch the annotations of a project now, and learn what was missed.
+
+        With ``forget_missing`` also forget the items that Label Studio does not have any more.
+        """
+        future = backend.start_pull(str(request.project), request.forget_missing)
+        return dataclasses.asdict(await changed(future))
+
+    @app.get("/ls/versions", openapi_extra=WRITE, tags=tags)
     async def ls_versions() -> dict[str, list[str]]:
         """List the model's version."""
         return {"versions": [f"tagstream-{service.read().position}"]}
@@ -430,10 +578,10 @@ def _add_page(app: FastAPI) -> None:
 
     for name, (content, kind) in _page().items():
         path = {"index.html": "/", "docs.html": "/docs"}.get(name, f"/page/{name}")
-        app.get(path, include_in_schema=False)(serve(content, kind))
+        app.get(path, openapi_extra=OPEN, include_in_schema=False)(serve(content, kind))
 
 
-def _add_handlers(app: FastAPI) -> None:
+def _add_handlers(app: FastAPI, service: Service) -> None:
     def error(
         status: int, message: str, field: str = "", headers: Mapping[str, str] | None = None
     ) -> Response:
@@ -448,6 +596,11 @@ def _add_handlers(app: FastAPI) -> None:
     @app.exception_handler(Refused)
     async def refused(_: Request, found: Refused) -> Response:
         return error(found.status, str(found), found.field)
+
+    @app.exception_handler(Conflict)
+    async def conflict(_: Request, found: Conflict) -> Response:
+        now = await asyncio.to_thread(_item, service, found.item)
+        return JSONResponse({"error": str(found), "field": found.field, "now": now}, 409)
 
     @app.exception_handler(ValueError)
     async def not_taken(_: Request, found: ValueError) -> Response:
@@ -483,19 +636,22 @@ def _done(done: Done) -> dict[str, int]:
 
 def _suggestion(told: Any, top: int) -> dict[str, Any]:
     scores = {tag: round(float(score), 6) for tag, score in [*told.scores.items()][:top]}
-    return {"tags": [*told.tags], "scores": scores, "known": bool(told.known)}
+    auto = [*getattr(told, "auto", ())]
+    said = {"tags": [*told.tags], "scores": scores, "known": bool(told.known)}
+    return {**said, "auto": auto} if auto else said
 
 
-def _explanation(view: View, record: dict[str, Any]) -> dict[str, Any]:
-    told = _suggestion(view.suggest(record), schema.MAX_TAGS)
+def _explanation(view: View, record: dict[str, Any], as_next: bool) -> dict[str, Any]:
+    told = _suggestion(view.suggest(record, next=as_next), schema.MAX_TAGS)
     if not view.n_items:
-        return {**told, "neighbours": [], "parts": {}, "copy_of": None}
-    why = view.explain(record)
+        return {**told, "neighbours": [], "parts": {}, "copy_of": None, "words": {}}
+    why = view.explain(record, next=as_next)
     return {
         **told,
         "neighbours": [_neighbour(neighbour) for neighbour in why.neighbors],
         "parts": {tag: _plain(why.parts[tag]) for tag in told["tags"] if tag in why.parts},
         "copy_of": None if why.copy_of is None else _neighbour(why.copy_of),
+        "words": _plain(getattr(why, "words", {})),
     }
 
 
@@ -519,13 +675,76 @@ def _plain(value: Any) -> Any:
     return round(float(value), 6)
 
 
+def _origin(event: Event) -> dict[str, str | None]:
+    """Return who made a change, when, and through what."""
+    return {
+        "who": event.who or None,
+        "when": _when(event.time),
+        "source": event.source or None,
+    }
+
+
+def _when(seconds: float) -> str:
+    when = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return when.isoformat(timespec="milliseconds")
+
+
+def _item(service: Service, id: str) -> dict[str, Any] | None:
+    """Return an item as it is now; None if it was not learnt here, or was forgotten."""
+    event = service.log.newest(id)
+    if event is None:
+        return None
+    by = _origin(event)
+    lease = service.leases.holder(id)
+    return {
+        **event.body,
+        "y": service.tags_now(event),
+        "version": event.position,
+        "by": by["who"],
+        "at": by["when"],
+        "source": by["source"],
+        "lease": None if lease is None else lease.who,
+    }
+
+
+def _past(event: Event) -> dict[str, Any]:
+    """Return what one change made of an item; its tags are called what they were called then."""
+    tags = event.body.get("y")
+    return {"position": event.position, "kind": event.kind, "tags": tags, **_origin(event)}
+
+
+def _people(service: Service) -> list[dict[str, Any]]:
+    """Return who has a token and who made changes."""
+    roles = {token.name: token.role for token in Tokens(service.folder / "tokens.json").all}
+    active = {who: (n, at) for who, n, at in service.log.people()}
+    return [
+        {
+            "who": who,
+            "role": roles.get(who),
+            "n_items": int(active.get(who, (0, 0.0))[0]),
+            "last": _when(active[who][1]) if who in active else None,
+        }
+        for who in sorted({*roles, *active})
+    ]
+
+
+def _matching(if_match: str, versions: list[int | None]) -> list[int | None]:
+    """Return the versions that a header names, for a request of a single item."""
+    given = if_match.strip().removeprefix("W/").strip('"')
+    if len(versions) > 1 or not given.isdigit():
+        raise Refused(
+            f"If-Match must be the version of a single item, got {if_match!r}", "If-Match"
+        )
+    return [int(given[:19])]
+
+
 def _recent(service: Service, n: int, before: int | None, tag: str | None) -> list[dict[str, Any]]:
     events: list[Event] = service.log.recent(n if tag is None else 5000, before)
     found = []
     for event in events:
         tags = service.tags_now(event)
         if tag is None or tag in tags:
-            found.append({**event.body, "y": tags, "position": event.position})
+            found.append({**event.body, "y": tags, "position": event.position, **_origin(event)})
         if len(found) == n:
             break
     return found

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tagstream import persist
-from tagstream.serve.log import EventLog, renamed
+from tagstream.files import persist
+from tagstream.serve.kinds import KINDS
+from tagstream.serve.log import EventLog
+from tagstream.serve.names import TagNames
 
 __all__ = ["items_now"]
 
@@ -20,16 +22,22 @@ def items_now(folder: Path, log: EventLog) -> Iterator[dict[str, Any] | None]:
     An item that came with a model is made of what that keeps of it: its text, or its numbers in
     single precision.  Where it keeps neither, None stands for the item.
     """
-    changes = log.tag_changes()
+    names = TagNames()
+    for event in log.of_kinds(*(name for name, kind in KINDS.items() if kind.renames)):
+        names.add(event.position, event.does.moves(event.body))
     base = folder / "base.tgs"
     if base.exists():
         changed = log.changed_items()
         for name, item in _items_of(base):
             if name not in changed:
-                yield None if item is None else {**item, "y": renamed(item["y"], changes)}
+                yield None if item is None else {**item, "y": names.now(item["y"], 0)}
     for event in log.states():
-        later = (change for change in changes if change.position > event.position)
-        yield {**event.body, "y": renamed(event.body["y"], later)}
+        if event.kind == "auto":  # nobody has said so
+            continue
+        state = dict(event.body)
+        for key in {"y", "no"} & state.keys():
+            state[key] = names.now(state[key], event.position)
+        yield state
 
 
 def _items_of(path: Path) -> Iterator[tuple[Any, dict[str, Any] | None]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import json
 import logging
 import re
@@ -18,7 +19,8 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from tagstream.serve.tokens import Token, Tokens
+from tagstream.serve.door import Door
+from tagstream.serve.tokens import ORIGIN, PREFIX, Token, Tokens
 
 __all__ = ["HEADERS", "Gate", "is_loopback"]
 
@@ -45,6 +47,7 @@ HEADERS = {
 _LS_KEY = re.compile(r"^/ls/key/([^/]+)(/.*)?$")
 _REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_METHODS = (*_SAFE, "POST", "PUT", "PATCH", "DELETE")
 
 logger = logging.getLogger("tagstream.serve.requests")
 
@@ -70,6 +73,12 @@ def is_loopback(host: str) -> bool:
     )
 
 
+def _pattern(path: str) -> re.Pattern[str]:
+    """Return what requests for a path with parameters look like."""
+    parts = re.split(r"\{[^}]*\}", path)
+    return re.compile("(?s:.+)".join(re.escape(part) for part in parts) + r"\Z")
+
+
 class Gate:
     """The application with limits, roles, headers, a log line and a count around it.
 
@@ -77,8 +86,8 @@ class Gate:
     ----------
     app : ASGI application
     tokens : Tokens
-    roles : mapping of path to role
-        A path that is not in it is open to everyone.
+    roles : mapping of (method, path) to role
+        What is not in it, the application answers with 404 or 405.
     is_open : bool
         Without tokens everyone may do everything; only for loopback.
     max_body : int
@@ -87,21 +96,29 @@ class Gate:
         The body must have come after so long.
     count : callable
         Called with method, route, status and seconds of each request.
+    door : Door, optional
+        Where connections come in; it is told of requests.
     """
 
     def __init__(
         self,
         app: App,
         tokens: Tokens,
-        roles: Mapping[str, str],
+        roles: Mapping[tuple[str, str], str],
         is_open: bool,
         max_body: int,
         seconds: float,
         count: Callable[[str, str, int, float], None],
+        door: Door | None = None,
     ) -> None:
         self.app, self.tokens, self.roles = app, tokens, roles
         self.is_open, self.max_body, self.seconds = is_open, max_body, seconds
-        self.count = count
+        self.count, self.door = count, door
+        self._paths = {path for _, path in roles}
+        self._with_parameters = [
+            (method, _pattern(path), role) for (method, path), role in roles.items() if "{" in path
+        ]
+        self._words = {word for path in self._paths for word in path.split("/")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -111,10 +128,25 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start = time.perf_counter()
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        under_way: contextlib.AbstractContextManager[bool] = contextlib.nullcontext(True)
+        if self.door is not None:
+            under_way = self.door.request(scope.get("client"), headers.get("x-forwarded-for"))
+        with under_way as is_allowed:
+            await self._handle(scope, receive, send, headers, is_allowed)
+
+    async def _handle(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[str, str],
+        is_allowed: bool,
+    ) -> None:
+        start = time.perf_counter()
         given = headers.get("x-request-id", "")
-        request_id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
+        is_good = _REQUEST_ID.match(given) and PREFIX not in given
+        request_id = given if is_good else uuid.uuid4().hex
         status = 0
 
         async def answer(message: Message) -> None:
@@ -132,8 +164,13 @@ class Gate:
         who = "-"
         try:
             secret = self._secret(scope, headers)
-            who = self._admit(scope, headers, secret)
-            body = await self._body(scope, headers, receive)
+            if not is_allowed:
+                raise _Stop(429, "too many requests of one address", **{"retry-after": "1"})
+            role = self._role(scope["method"], scope["path"])
+            who = self._admit(scope, headers, secret, role)
+            body = b"" if role is None else await self._body(scope, headers, receive)
+            is_page = headers.get("x-tagstream-source") == "page"
+            ORIGIN.set(("local" if who == "-" else who, "page" if is_page else "http"))
             await self.app(scope, _replay(body, receive), answer)
         except _Stop as stop:
             await _send_error(answer, stop)
@@ -144,19 +181,37 @@ class Gate:
         finally:
             seconds = time.perf_counter() - start
             route = getattr(scope.get("route"), "path", None)
-            path = str(scope["path"])
-            self.count(scope["method"], route or "other", status, seconds)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self.count(method, route or "other", status, seconds)
             logger.info(
                 "request",
                 extra={
                     "request_id": request_id,
-                    "method": scope["method"],
-                    "path": path,
+                    "method": method,
+                    "path": self._shown(scope["path"]),
                     "status": status,
                     "ms": round(seconds * 1000, 2),
                     "who": who,
                 },
             )
+
+    def _role(self, method: str, path: str) -> str | None:
+        """Return the role that a request needs; None if there is no such route."""
+        found = self.roles.get((method, path))
+        if found is not None:
+            return found
+        matching = (r for m, regex, r in self._with_parameters if m == method and regex.match(path))
+        return next(matching, None)
+
+    def _shown(self, path: str) -> str:
+        """Return a path for the log: one of ours, or only those of its words that are ours.
+
+        A mistyped address of Label Studio has a token in its path.
+        """
+        if path in self._paths:
+            return path
+        words = path[:1000].split("/")[:12]
+        return "/".join(word if word in self._words else "*" for word in words)
 
     # ------------------------------------------------------------------ who
     def _secret(self, scope: Scope, headers: Mapping[str, str]) -> str | None:
@@ -177,21 +232,27 @@ class Gate:
             return decoded.partition(":")[2]
         return None
 
-    def _admit(self, scope: Scope, headers: Mapping[str, str], secret: str | None) -> str:
+    def _admit(
+        self, scope: Scope, headers: Mapping[str, str], secret: str | None, role: str | None
+    ) -> str:
         """Return who asks, or stop the request."""
         host = headers.get("host", "")
         origin = headers.get("origin")
-        if origin is not None and scope["method"] not in _SAFE and urlsplit(origin).netloc != host:
-            raise _Stop(403, f"Origin must be this service, got {origin!r}", "Origin")
-        role = self.roles.get(scope["path"])
+        if origin is not None:
+            try:
+                is_own = urlsplit(origin).netloc == host
+            except ValueError:
+                raise _Stop(400, f"Origin must be an address, got {origin!r}", "Origin") from None
+            if not is_own and scope["method"] not in _SAFE:
+                raise _Stop(403, f"Origin must be this service, got {origin!r}", "Origin")
         if not len(self.tokens) and self.is_open:
             # A page elsewhere whose name was made to point to this machine must not get in.
             if not is_loopback(re.sub(r":\d+$", "", host)):
                 raise _Stop(403, f"Host must be this machine, got {host!r}", "Host")
             return "-"
         token = self.tokens.find(secret) if secret else None
-        if role is not None:
-            self._check_role(token, role)
+        if role not in (None, "open"):
+            self._check_role(token, str(role))
         return token.name if token else "-"
 
     def _check_role(self, token: Token | None, role: str) -> None:

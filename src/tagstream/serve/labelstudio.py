@@ -1,38 +1,44 @@
 """The machine-learning backend that Label Studio talks to, and what it says.
 
 Label Studio asks ``/health``, ``/setup`` and ``/predict``, and tells of annotations at
-``/webhook``.  It does not tell again what it could not tell while the service was away; on
-START_TRAINING the annotations of the project are fetched and what was missed is learnt.
+``/webhook``.  It does not tell again what it could not tell while the service was away.  On
+START_TRAINING the service fetches the annotations of the project and learns what it missed.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 import xml.etree.ElementTree as ElementTree
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
+from tagstream.serve.fetch import Host, Limits
 from tagstream.serve.pool import certainty
-from tagstream.serve.schema import ForgetRequest, TaggedItem, error_of
-from tagstream.serve.writer import Busy, Change, Done, Published, Refused, Service
+from tagstream.serve.projects import Project, Projects
+from tagstream.serve.schema import MAX_ITEMS, ForgetRequest, Item, TaggedItem, error_of
+from tagstream.serve.writer import QUEUE_ITEMS, Busy, Change, Done, Published, Refused, Service
 
-__all__ = ["Config", "LabelStudio"]
+__all__ = ["Config", "LabelStudio", "Pulled"]
 
-PULL_SECONDS = 60
 LEARNT_AT_A_TIME = 500
+# Projects whose annotations are fetched at the same time, and those that may wait for it.
+PULLS_AT_ONCE, PULLS_WAITING = 2, 100
+# Bad annotations of one answer that are reported one by one.
+MOST_REPORTED = 5
+MAX_CONFIG = 1 << 20
+MAX_ADDRESS = 2000
+
+# Kind, key and body of an event.
+_Told: TypeAlias = "tuple[str, str, dict[str, Any]]"
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +89,11 @@ class Config:
         if not isinstance(xml, str) or "<!DOCTYPE" in xml or "<!ENTITY" in xml:
             raise Refused(
                 "label_config must be the XML of a labelling configuration", "label_config"
+            )
+        if len(xml) > MAX_CONFIG:
+            raise Refused(
+                f"label_config must have at most {MAX_CONFIG} characters, got {len(xml)}",
+                "label_config",
             )
         try:
             root = ElementTree.fromstring(xml)
@@ -169,48 +180,71 @@ def project_of(value: Any) -> str:
     return found[1]
 
 
+@dataclass
+class Pulled:
+    """What fetching the annotations of a project did.
+
+    Attributes
+    ----------
+    n_tasks : int
+        Tasks in the answer.
+    learnt, forgotten : int
+        Items that were changed.
+    left_out : int
+        Tasks whose annotation could not be taken; the items stay as they are.
+    missing : int
+        Known items whose task is not in the answer, and that were kept.
+    """
+
+    n_tasks: int = 0
+    learnt: int = 0
+    forgotten: int = 0
+    left_out: int = 0
+    missing: int = 0
+
+
+@dataclass
+class _Pull:
+    """A project whose annotations are to be fetched."""
+
+    project: str
+    forget_missing: bool
+    done: Future[Pulled] = field(default_factory=Future)
+
+
 class LabelStudio:
     """The backend of all projects of one folder.
 
     Parameters
     ----------
     service : Service
-    path : Path
-        Where addresses, access tokens and configurations of projects are kept; a file that only
-        its owner can read.
+    projects : Projects
+        How to reach the projects.  If it is read-only, nothing is fetched.
+    limits : Limits, optional
+        What an answer of Label Studio may cost.
     """
 
-    def __init__(self, service: Service, path: Path) -> None:
-        self.service, self.path = service, path
+    def __init__(self, service: Service, projects: Projects, limits: Limits | None = None) -> None:
+        self.service, self.projects, self.limits = service, projects, limits
         self._lock = threading.Lock()
-        self._pulls: dict[str, threading.Thread] = {}
-        self._projects: dict[str, dict[str, Any]] = {}
-        if path.exists():
-            self._projects = json.loads(path.read_text(encoding="utf-8"))
+        self._pulls: dict[str, _Pull] = {}  # those that run or wait
+        self._waiting: deque[_Pull] = deque()
+        self._n_threads = 0
 
     # ------------------------------------------------------------------ asking
     def setup(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer ``/setup``: keep how to reach the project, tell the model's version."""
         project = project_of(body.get("project"))
-        Config.of(body.get("schema"))
-        kept = {
-            "schema": body["schema"],
-            "hostname": body.get("hostname") or "",
-            "access_token": body.get("access_token") or "",
-        }
-        if not all(isinstance(value, str) for value in kept.values()):
-            raise Refused("hostname and access_token must be strings", "hostname")
-        with self._lock:
-            if self._projects.get(project) != kept:
-                self._projects[project] = kept
-                self._save()
+        schema = body.get("schema")
+        Config.of(schema)
+        hostname = _printable(body, "hostname")
+        if hostname:
+            try:
+                Host(hostname)
+            except ValueError as error:
+                raise Refused(f"hostname: {error}", "hostname") from None
+        self.projects.put(project, Project(str(schema), hostname, _printable(body, "access_token")))
         return {"model_version": version(self.service.read())}
-
-    def _save(self) -> None:
-        new = self.path.with_suffix(".new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(self._projects, file)
-        os.replace(new, self.path)
 
     def predict(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer ``/predict``: one result for each task, in their order."""
@@ -218,8 +252,13 @@ class LabelStudio:
         tasks = body.get("tasks")
         if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
             raise Refused("tasks must be a list of objects", "tasks")
+        if len(tasks) > MAX_ITEMS:
+            raise Refused(f"tasks must have at most {MAX_ITEMS} items, got {len(tasks)}", "tasks")
         published = self.service.read()
         texts = [config.text(task) for task in tasks]
+        for i, text in enumerate(texts):
+            if text is not None:
+                _check_text(text, f"tasks[{i}].data.{config.field}")
         asked = [{"text": text} for text in texts if text is not None]
         try:
             told = iter(published.view.suggest(asked) if asked else ())
@@ -267,12 +306,13 @@ class LabelStudio:
     def _annotated(self, body: Mapping[str, Any]) -> Future[Done] | None:
         project, task, annotation = (_object(body, n) for n in ("project", "task", "annotation"))
         config = Config.of(project.get("label_config"))
-        return self._submit([self._change(project_of(project), config, task, annotation)])
+        change = self._change(project_of(project), config, task, annotation)
+        return self._submit([] if change is None else [change])
 
     def _change(
         self, project: str, config: Config, task: Mapping[str, Any], annotation: Mapping[str, Any]
-    ) -> tuple[str, str, dict[str, Any]] | None:
-        """Return kind, key and body of the event of an annotation, if it says anything new."""
+    ) -> _Told | None:
+        """Return the event of an annotation, if it says anything new."""
         start = _key_start(project, annotation)
         key = start + _stamp(annotation)
         item = f"ls:{project}:{_number(task, 'id')}"
@@ -305,7 +345,12 @@ class LabelStudio:
     def _deleted(self, body: Mapping[str, Any]) -> Future[Done] | None:
         project = project_of(body.get("project"))
         annotations = body.get("annotations")
-        changes: list[tuple[str, str, dict[str, Any]] | None] = []
+        if isinstance(annotations, list) and len(annotations) > QUEUE_ITEMS:
+            raise Refused(
+                f"annotations must have at most {QUEUE_ITEMS} items, got {len(annotations)}",
+                "annotations",
+            )
+        changes: list[_Told] = []
         for annotation in annotations if isinstance(annotations, list) else ():
             start = _key_start(project, annotation)
             known = self._keys(start)
@@ -314,86 +359,228 @@ class LabelStudio:
                 changes.append(("forget", f"{start}deleted", {"id": item}))
         return self._submit(changes)
 
-    def _submit(self, changes: list[tuple[str, str, dict[str, Any]] | None]) -> Future[Done] | None:
+    def _submit(self, told: list[_Told]) -> Future[Done] | None:
         """Queue changes of one kind."""
-        told = [change for change in changes if change is not None]
         if not told:
             return None
         bodies = [body for _, _, body in told]
         keys: list[str | None] = [key for _, key, _ in told]
-        return self.service.submit(Change(told[0][0], bodies, keys))
+        return self.service.submit(Change(told[0][0], bodies, keys, source="label studio"))
 
     # ------------------------------------------------------------------ what was missed
-    def start_pull(self, project: str) -> threading.Thread:
-        """Fetch the annotations of a project in a thread; one at a time for each project."""
-        with self._lock:
-            running = self._pulls.get(project)
-            if running is None or not running.is_alive():
-                running = threading.Thread(
-                    target=self._pull,
-                    args=(project,),
-                    name=f"tagstream-pull-{project}",
-                    daemon=True,
-                )
-                self._pulls[project] = running
-                running.start()
-        return running
+    def start_pull(self, project: str, forget_missing: bool = False) -> Future[Pulled]:
+        """Fetch the annotations of a project in a thread; return what to wait for.
 
-    def _pull(self, project: str) -> None:
+        A project is fetched once at a time, and only a few projects are fetched at once.
+
+        Parameters
+        ----------
+        project : str
+        forget_missing : bool
+            Also forget the known items whose task is not in the answer.
+
+        Raises
+        ------
+        Busy
+            Too many projects wait.
+        Refused
+            The project was not set up, or this is a replica.
+        """
+        if self.projects.read_only:
+            raise Refused("changes must go to the writer, got one for a replica", "", 403)
+        self._known(project)
+        with self._lock:
+            there = self._pulls.get(project)
+            if there is not None and (there.forget_missing or not forget_missing):
+                return there.done
+            if there is not None:
+                raise Refused("the project is being fetched; try again later", "project", 409)
+            if len(self._waiting) >= PULLS_WAITING:
+                raise Busy(60)
+            pull = _Pull(project, forget_missing)
+            self._pulls[project] = pull
+            self._waiting.append(pull)
+            if self._n_threads < PULLS_AT_ONCE:
+                self._n_threads += 1
+                name = f"tagstream-pull-{self._n_threads}"
+                threading.Thread(target=self._pull_waiting, name=name, daemon=True).start()
+        return pull.done
+
+    def _pull_waiting(self) -> None:
+        """Fetch the projects that wait, one after the other, until none is left."""
         try:
-            n_learnt, n_forgotten = self.pull(project)
-        except Exception as error:  # a thread of its own: whatever it is, it must be seen
-            logger.error("the annotations of project %s were not fetched: %s", project, error)
-        else:
-            logger.info("project %s: %d learnt, %d forgotten", project, n_learnt, n_forgotten)
+            while True:
+                with self._lock:
+                    if not self._waiting:
+                        self._n_threads -= 1
+                        return
+                    pull = self._waiting.popleft()
+                self._pull(pull)
         finally:
             self.service.log.close_reader()  # the thread ends here
 
-    def pull(self, project: str) -> tuple[int, int]:
-        """Fetch the annotations of a project; return how many were learnt and forgotten."""
-        known = self._projects.get(project)
-        if known is None or not known["hostname"]:
+    def _pull(self, pull: _Pull) -> None:
+        pull.done.set_running_or_notify_cancel()
+        try:
+            done = self.pull(pull.project, pull.forget_missing)
+        except Exception as error:  # a thread of its own: whatever it is, it must be seen
+            logger.error("the annotations of project %s were not fetched: %s", pull.project, error)
+            outcome: Pulled | Exception = error
+        else:
+            _report(pull.project, done)
+            outcome = done
+        with self._lock:
+            del self._pulls[pull.project]
+        if isinstance(outcome, Pulled):
+            pull.done.set_result(outcome)
+        elif isinstance(outcome, OSError):
+            pull.done.set_exception(Refused(str(outcome), "project", 502))
+        else:
+            pull.done.set_exception(outcome)
+
+    def _known(self, project: str) -> Project:
+        known = self.projects.get(project)
+        if known is None or not known.hostname:
             raise Refused(
                 "the project must have been set up, got none; open a task first", "project"
             )
-        config = Config.of(known["schema"])
-        tasks = _fetch_tasks(known["hostname"], project, known["access_token"])
-        learnt, kept = [], set()
-        for task in tasks:
-            there = [
-                annotation
-                for annotation in task.get("annotations") or ()
-                if not annotation.get("was_cancelled")
-            ]
-            if there:
-                kept.add(f"ls:{project}:{task['id']}")
-                newest = max(there, key=lambda annotation: str(annotation.get("updated_at")))
-                learnt.append(self._change(project, config, task, newest))
-        position = self.service.read().position
-        gone = [
-            ("forget", f"ls-gone:{item.removeprefix('ls:')}:{position}", {"id": item})
-            for item in self.service.log.ids(f"ls:{project}:")
-            if item not in kept
-        ]
-        return self._wait(learnt), self._wait(gone)
+        return known
 
-    def _wait(self, changes: list[Any]) -> int:
+    def pull(self, project: str, forget_missing: bool = False) -> Pulled:
+        """Fetch the annotations of a project, learn what was missed, forget what was taken back.
+
+        An item is forgotten if its task is in the answer and has no annotation any more.  A task
+        that is not in the answer proves nothing, because the answer may be only a part of the
+        project.  The same holds for an answer without a single annotation.
+
+        Parameters
+        ----------
+        project, forget_missing
+            See :meth:`start_pull`.
+
+        Raises
+        ------
+        OSError
+            The answer did not come, or not as a whole; nothing was forgotten.
+        Refused
+            The project was not set up.
+        """
+        known = self._known(project)
+        config = Config.of(known.schema)
+        host = Host(known.hostname, self.limits)
+        begun = self.service.read().position
+        missing = set(self.service.log.ids(f"ls:{project}:"))
+        untagged: list[str] = []
+        done = Pulled()
+        n_annotated = 0
+        new: list[_Told] = []
+        path = f"/api/projects/{project}/export?exportType=JSON&download_all_tasks=true"
+        for task in host.elements(path, _header(host, known.access_token)):
+            done.n_tasks += 1
+            try:
+                item = f"ls:{project}:{_number(task, 'id')}"
+                is_known = item in missing
+                missing.discard(item)
+                newest = _newest_annotation(task)
+                if newest is not None:
+                    n_annotated += 1
+                    change = self._change(project, config, task, newest)
+                    new += [] if change is None else [change]
+                elif is_known:
+                    untagged.append(item)
+            except Refused as error:
+                _leave_out(done, project, task.get("id"), error)
+            if len(new) == LEARNT_AT_A_TIME:
+                done.learnt += self._do(project, new, done)
+                new = []
+        done.learnt += self._do(project, new, done)
+        if not n_annotated:
+            missing, untagged = missing.union(untagged), []
+        if forget_missing:
+            missing, untagged = set(), [*untagged, *sorted(missing)]
+        done.missing = len(missing)
+        done.forgotten = self._forget(project, untagged, begun, done)
+        return done
+
+    def _forget(self, project: str, items: list[str], begun: int, done: Pulled) -> int:
+        """Forget items, but those that were learnt while the answer was on its way."""
         n = 0
-        for start in range(0, len(changes), LEARNT_AT_A_TIME):
-            part = changes[start : start + LEARNT_AT_A_TIME]
-            while True:
-                try:
-                    future = self._submit(part)
-                    break
-                except Busy as busy:
-                    time.sleep(busy.retry_after)
-            n += future.result().n if future else 0
+        for start in range(0, len(items), LEARNT_AT_A_TIME):
+            told: list[_Told] = []
+            for item in items[start : start + LEARNT_AT_A_TIME]:
+                newest = self.service.log.newest(item)
+                if newest is not None and newest.position <= begun:
+                    key = f"ls-gone:{item.removeprefix('ls:')}:{newest.position}"
+                    told.append(("forget", key, {"id": item}))
+            n += self._do(project, told, done)
         return n
+
+    def _do(self, project: str, told: list[_Told], done: Pulled) -> int:
+        """Make changes of one kind; one that is refused is left out.  Return how many were made."""
+        if not told:
+            return 0
+        try:
+            return self._wait(told)
+        except Refused as error:
+            if len(told) == 1:
+                _leave_out(done, project, told[0][2]["id"], error)
+                return 0
+        return sum(self._do(project, [one], done) for one in told)
+
+    def _wait(self, told: list[_Told]) -> int:
+        while True:
+            try:
+                future = self._submit(told)
+                break
+            except Busy as busy:
+                time.sleep(busy.retry_after)
+        return future.result().n if future else 0
+
+
+def _newest_annotation(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the newest annotation of a task that is no skip; None if it has none."""
+    annotations = task.get("annotations")
+    if not isinstance(annotations, list) or not all(isinstance(a, dict) for a in annotations):
+        raise Refused("annotations must be a list of objects", "annotations")
+    if not annotations and task.get("total_annotations"):
+        raise Refused("annotations must be there, got only their number", "annotations")
+    there = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
+    return max(there, key=lambda annotation: str(annotation.get("updated_at")), default=None)
+
+
+def _leave_out(done: Pulled, project: str, task: Any, error: Exception) -> None:
+    done.left_out += 1
+    if done.left_out <= MOST_REPORTED:
+        logger.warning(
+            "project %s: the annotation of task %.60r is left out: %s", project, task, error
+        )
+
+
+def _report(project: str, done: Pulled) -> None:
+    logger.info(
+        "project %s: %d tasks, %d learnt, %d forgotten, %d left out",
+        project, done.n_tasks, done.learnt, done.forgotten, done.left_out,
+    )  # fmt: skip
+    if done.missing:
+        logger.warning(
+            "project %s: %d items are kept although Label Studio does not have them any more, or "
+            "did not send them; an administrator can forget them with POST /v1/label-studio/pull",
+            project, done.missing,
+        )  # fmt: skip
 
 
 def version(published: Published) -> str:
     """Return the version that Label Studio sees; a new one brings fresh predictions."""
     return f"tagstream-{published.position}"
+
+
+def _check_text(text: str, where: str) -> None:
+    """Refuse a text that the service would not take elsewhere either."""
+    try:
+        Item(text=text)
+    except ValidationError as error:
+        _, message = error_of(error.errors())
+        raise Refused(f"{where}{message.removeprefix('text')}", where) from None
 
 
 def _object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -423,30 +610,23 @@ def _number(value: Any, name: str) -> int:
     return number
 
 
-def _fetch_tasks(hostname: str, project: str, token: str) -> list[dict[str, Any]]:
-    if urllib.parse.urlsplit(hostname).scheme not in ("http", "https"):
-        raise Refused(f"hostname must begin with http:// or https://, got {hostname!r}", "hostname")
-    root = hostname.rstrip("/")
-    tasks = _ask(f"{root}/api/projects/{project}/export?exportType=JSON", _header(root, token))
-    if not isinstance(tasks, list):
-        raise Refused(f"the export of project {project} must be a list", "project")
-    return tasks
+def _printable(body: Mapping[str, Any], name: str) -> str:
+    """Return a field that goes into a request: nothing, or one word of plain characters."""
+    value = body.get(name) or ""
+    if not isinstance(value, str) or not re.fullmatch(r"[!-~]*", value):
+        raise Refused(f"{name} must be a string of printable characters without blanks", name)
+    if len(value) > MAX_ADDRESS:
+        raise Refused(f"{name} must have at most {MAX_ADDRESS} characters, got {len(value)}", name)
+    return value
 
 
-def _header(root: str, token: str) -> dict[str, str]:
+def _header(host: Host, token: str) -> dict[str, str]:
     """Return the header for an access token: a plain one, or one that must be exchanged first."""
     if token.count(".") == 2:
         data = json.dumps({"refresh": token}).encode()
-        told = _ask(f"{root}/api/token/refresh", {"Content-Type": "application/json"}, data)
-        return {"Authorization": f"Bearer {told['access']}"}
+        told = host.value("/api/token/refresh", {"Content-Type": "application/json"}, data)
+        access = told.get("access") if isinstance(told, dict) else None
+        if not isinstance(access, str) or not re.fullmatch(r"[!-~]+", access):
+            raise Refused("Label Studio must answer an access token, got none", "access_token")
+        return {"Authorization": f"Bearer {access}"}
     return {"Authorization": f"Token {token}"}
-
-
-def _ask(url: str, headers: dict[str, str], data: bytes | None = None) -> Any:
-    request = urllib.request.Request(url, data=data, headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=PULL_SECONDS) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise OSError(f"{url} answered {error.code}") from None

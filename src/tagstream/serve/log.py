@@ -2,71 +2,120 @@
 
 Events are numbered 1, 2, 3, …; this number is the *position*.  The state of the service is a
 function of the events in order, so the log is the truth and everything else can be made again from
-it.  The table ``items`` only says which event holds the newest state of an item; the table ``pool``
-holds items that wait for tags.
+it.  No event is ever changed or removed.  If the tagger could not take an event, a later event
+voids it, and a replay passes it over.
+
+Schema 2.  ``events`` holds the events.  Two tables follow from it: ``items`` says which event holds
+the newest state of an item, ``voided`` which events a replay passes over.  ``pool`` holds items
+that wait for tags.  The events of one transaction are a *group*.  The last event of a group carries
+a SHA-256 of the group and of the digest before it, so the digests form a chain, and a missing or
+changed event breaks it.  Each event also has a checksum of its own, so that one event can be read
+without the others.
 
 The database is in WAL mode with ``synchronous=FULL``: a commit is on the disk when it returns, and
-a commit that was torn by a crash is dropped as a whole by SQLite.  What SQLite does not see is
-damage of the disk; each event carries a checksum, and :meth:`EventLog.open` keeps the events before
-the first damaged one and puts the damaged file aside.
+SQLite drops a commit that was torn by a crash as a whole.  This module notices damage of the disk;
+:mod:`tagstream.serve.recovery` mends it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tagstream.data.records import CHANGES
+from tagstream.serve.kinds import KINDS, Kind
 
-__all__ = ["KINDS", "Event", "EventLog", "LogFull", "renamed"]
+__all__ = ["SCHEMA", "Damaged", "Event", "EventLog", "LogFull", "Row", "connect", "read_rows"]
 
-KINDS = ("learn", *CHANGES)
+SCHEMA = 2
 # A second process that only reads (an export) may hold the database for a moment.
 BUSY_SECONDS = 10.0
+# The digest before the first group.
+GENESIS = b"tagstream log, schema 2"
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS events (
-    position  INTEGER PRIMARY KEY,
-    key       TEXT NOT NULL UNIQUE,
-    time      REAL NOT NULL,
-    kind      TEXT NOT NULL,
-    item      TEXT,
-    body      TEXT NOT NULL,
-    suggested TEXT,
-    refused   TEXT,
-    checksum  INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS events_of_item ON events (item, position) WHERE item IS NOT NULL;
-CREATE INDEX IF NOT EXISTS events_of_tags ON events (position)
-    WHERE kind IN ('rename', 'merge', 'remove');
-CREATE TABLE IF NOT EXISTS items (
-    id       TEXT PRIMARY KEY,
-    position INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS items_by_position ON items (position);
-CREATE TABLE IF NOT EXISTS pool (
-    number INTEGER PRIMARY KEY,
-    id     TEXT NOT NULL UNIQUE,
-    body   TEXT NOT NULL
-);
-PRAGMA user_version = 1;
-"""
+_TABLES = (
+    """CREATE TABLE events (
+        position  INTEGER PRIMARY KEY,
+        key       TEXT NOT NULL UNIQUE,
+        time      REAL NOT NULL,
+        kind      TEXT NOT NULL,
+        who       TEXT NOT NULL,
+        source    TEXT NOT NULL,
+        item      TEXT,
+        body      TEXT NOT NULL,
+        suggested TEXT,
+        refused   TEXT,
+        checksum  INTEGER NOT NULL,
+        digest    BLOB
+    )""",
+    "CREATE INDEX events_of_item ON events (item, position) WHERE item IS NOT NULL",
+    "CREATE INDEX events_of_kind ON events (kind, position) WHERE kind != 'learn'",
+    "CREATE TABLE voided (position INTEGER PRIMARY KEY, kind TEXT NOT NULL, why TEXT NOT NULL)",
+    "CREATE TABLE items (id TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX items_by_position ON items (position)",
+    # "taken" is the position of the event that gave the item tags.
+    """CREATE TABLE pool (
+        number INTEGER PRIMARY KEY,
+        id     TEXT NOT NULL UNIQUE,
+        body   TEXT NOT NULL,
+        taken  INTEGER
+    )""",
+    "CREATE INDEX pool_taken ON pool (taken) WHERE taken IS NOT NULL",
+)
 
 logger = logging.getLogger(__name__)
 
 
 class LogFull(OSError):
     """The event could not be written; nothing was changed."""
+
+
+class Damaged(OSError):
+    """The log is not what was written, or events are missing."""
+
+
+class Row(NamedTuple):
+    """The columns of an event that are written once; checksum and digest are made of them."""
+
+    position: int
+    key: str
+    time: float
+    kind: str
+    who: str
+    source: str
+    item: str | None
+    body: str
+    suggested: str | None
+    refused: str | None
+
+    def packed(self) -> bytes:
+        """Return the row as bytes."""
+        return _dumps(self).encode()
+
+    def covers(self, position: int) -> bool:
+        """Return whether it may follow an event: it is the next one, or the gap after it."""
+        if self.position == position + 1:
+            return True
+        return self.kind == "gap" and bool(json.loads(self.body)["first"] <= position + 1)
+
+
+_N = len(Row._fields)
+_EVENTS = f"SELECT {', '.join(f'e.{name}' for name in Row._fields)}, e.checksum, v.kind, v.why FROM"
+_VOIDED = "LEFT JOIN voided v ON v.position = e.position"
+_STATES = f"{_EVENTS} items i JOIN events e ON e.position = i.position {_VOIDED}"
+_EVENTS = f"{_EVENTS} events e {_VOIDED}"
 
 
 @dataclass(frozen=True)
@@ -76,21 +125,28 @@ class Event:
     Attributes
     ----------
     kind : str
-        One of :data:`KINDS`.
+        What it does, see :data:`tagstream.serve.kinds.KINDS`.
     key : str
         Unique; an event whose key is known is not written again.
     body : dict
         All that is needed to do it again: ``id``, ``text`` or ``x``, ``y`` (learn); ``id``
-        (forget); ``old``, ``new`` (rename); ``tags``, ``into`` (merge); ``tag`` (remove).
+        (forget); ``old``, ``new`` (rename); ``tags``, ``into`` (merge); ``tag`` (remove);
+        ``position``, ``why`` (quarantine, reject); ``first``, ``last``, ``why`` (gap).
     suggested : list of str, optional
         Learn: what was suggested for the item before it was learnt, if it was new.
     refused : str, optional
-        Why the tagger did not take it, or nothing ("") if there was nothing to do; such an event
-        only keeps its key, and is passed over.
+        Why a replay passes it over: the words of the tagger, or nothing ("") if there was nothing
+        to do.
     position : int
         Its number; 0 before it is written.
     time : float
-        Seconds since 1970.
+        When it was made: seconds since 1970.
+    who : str
+        Who made it: the name of a token, or ``local``.  Empty if that is not known.
+    source : str
+        What it came through, such as ``page``, ``http``, ``label studio`` or ``command``.
+    is_quarantined : bool
+        Whether a replay passes it over because the tagger failed on it.
     """
 
     kind: str
@@ -100,11 +156,19 @@ class Event:
     refused: str | None = None
     position: int = 0
     time: float = field(default_factory=time.time)
+    who: str = ""
+    source: str = ""
+    is_quarantined: bool = False
+
+    @property
+    def does(self) -> Kind:
+        """What its kind does; of an unknown kind only that it changes the tagger is known."""
+        return KINDS.get(self.kind, Kind())
 
     @property
     def item(self) -> str | None:
         """The item that it is about, if it is about one."""
-        return self.body["id"] if self.kind in ("learn", "forget") else None
+        return self.body["id"] if self.does.item else None
 
     def line(self) -> dict[str, Any]:
         """Return the event as a line of the exported log.
@@ -118,43 +182,76 @@ class Event:
         """
         return self.body if self.kind == "learn" else {"event": self.kind, **self.body}
 
-
-def _checksum(position: int, key: str, kind: str, body: str) -> int:
-    return zlib.crc32("\x1f".join((str(position), key, kind, body)).encode())
+    def row(self, position: int) -> Row:
+        """Return its row in the table."""
+        told = None if self.suggested is None else _dumps(self.suggested)
+        return Row(
+            position, self.key, float(self.time), self.kind, self.who, self.source, self.item,
+            _dumps(self.body), told, self.refused,
+        )  # fmt: skip
 
 
 def _dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-_COLUMNS = "position, key, time, kind, body, suggested, refused, checksum"
-_STATES = (
-    f"SELECT {', '.join(f'e.{name}' for name in _COLUMNS.split(', '))} "
-    "FROM items i JOIN events e ON e.position = i.position"
-)
-
-
-_POOL = "SELECT id, body FROM pool ORDER BY number"
-
-
-class _Damaged(Exception):
-    """A row is not what was written."""
-
-
-def _event(row: tuple[Any, ...]) -> Event:
-    position, key, when, kind, body, suggested, refused, checksum = row
+def _is_whole(row: Row, checksum: Any) -> bool:
     try:
-        if kind not in KINDS or _checksum(position, key, kind, body) != checksum:
-            raise _Damaged(position)
-        told = None if suggested is None else json.loads(suggested)
-        return Event(kind, key, json.loads(body), told, refused, position, when)
-    except (TypeError, ValueError) as error:
-        raise _Damaged(position) from error
+        return bool(zlib.crc32(row.packed()) == checksum)
+    except (TypeError, ValueError):
+        return False
 
 
-def _waiting(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the items of the pool; what is no JSON any more is left out."""
-    for name, body in rows:
+def _is_whole_1(row: Row, checksum: Any) -> bool:
+    """Return whether a row of schema 1 is what was written."""
+    try:
+        json.loads(row.suggested or "null")
+        told = "\x1f".join((str(row.position), row.key, row.kind, row.body)).encode()
+        return bool(zlib.crc32(told) == checksum and isinstance(row.time, float))
+    except (TypeError, ValueError):
+        return False
+
+
+def _event(found: tuple[Any, ...]) -> Event:
+    """Return the event of a row of ``_EVENTS``.
+
+    Raises
+    ------
+    Damaged
+        It is not what was written.
+    """
+    row, (checksum, voided_by, why) = Row(*found[:_N]), found[_N:]
+    if not _is_whole(row, checksum):
+        raise Damaged(f"event {row.position} is not what was written")
+    return Event(
+        row.kind, row.key, json.loads(row.body),
+        None if row.suggested is None else json.loads(row.suggested),
+        row.refused if why is None else why, row.position, row.time, row.who, row.source,
+        is_quarantined=voided_by == "quarantine",
+    )  # fmt: skip
+
+
+def read_rows(
+    connection: sqlite3.Connection, schema: int = SCHEMA, table: str = "events", order: str = ""
+) -> Iterator[tuple[Row, bool, bytes | None]]:
+    """Yield all rows, in the order of positions: the row, whether it is whole, its digest."""
+    names = ", ".join(Row._fields)
+    if schema == 1:  # it kept neither who nor source, and had no digests
+        names = names.replace("who, source", "'', ''")
+    last = ", NULL" if schema == 1 else ", digest"
+    is_whole = _is_whole_1 if schema == 1 else _is_whole
+    for found in connection.execute(
+        f"SELECT {names}, checksum{last} FROM {table} ORDER BY position {order}"
+    ):
+        row = Row(*found[:_N])
+        yield row, is_whole(row, found[_N]), found[_N + 1]
+
+
+def read_pool(
+    connection: sqlite3.Connection, table: str = "pool", where: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the items that wait for tags; an item that is no JSON any more is left out."""
+    for name, body in connection.execute(f"SELECT id, body FROM {table} {where} ORDER BY number"):
         with contextlib.suppress(ValueError):
             yield name, json.loads(body)
 
@@ -164,27 +261,45 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
+def connect(target: Path | str) -> sqlite3.Connection:
+    """Return a connection to a path or a URI that any thread may use, one at a time."""
+    connection = sqlite3.connect(
+        target,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=isinstance(target, str),
+    )
+    connection.text_factory = _decoded
+    return connection
+
+
 class EventLog:
     """The log of one folder.  One thread writes; any thread reads.
 
     Parameters
     ----------
     path : Path
-        The database; made if it is not there.
+        The database; made if it is not there.  A log of schema 1 is upgraded, in one transaction.
     read_only : bool
-        Beside a service that runs: nothing is written or mended.
+        Beside a service that runs, or in a folder that cannot be written: nothing is changed.
 
     Attributes
     ----------
     position : int
         Position of the last committed event.
-    n_lost : int
-        Whether and how damage was found on opening: the events from the first damaged one on are
-        lost, as many as could be counted (at least 1).
+    is_copy : bool
+        Whether it reads a copy of its own, because the file could not be read as it is.
+
+    Raises
+    ------
+    Damaged
+        The database is damaged.  :func:`tagstream.serve.recovery.open_log` mends it.
+    OSError
+        It cannot be opened, or a newer version has written it.
 
     Examples
     --------
-    >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> log = EventLog(Path(folder.name) / "events.db")
     >>> with log.transaction():
@@ -197,83 +312,139 @@ class EventLog:
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
         self.path = path
-        self.n_lost = 0
+        self.is_copy = False
+        self.position = 0
+        self._target: Path | str = path
+        self._temporary: str | None = None
         self._told: set[int] = set()  # damaged events that were told of
         self._readers = threading.local()
         self._open_readers: list[sqlite3.Connection] = []
+        self._connection: sqlite3.Connection
+        self._chain = GENESIS
+        self._group = hashlib.sha256(GENESIS)
+        self._n_in_group = 0
         try:
-            self._connection = self._reader() if read_only else self._open()
-        except (sqlite3.DatabaseError, _Damaged) as error:
-            if read_only or (isinstance(error, sqlite3.OperationalError) and not _is_damage(error)):
+            if read_only:
+                self._open_to_read()
+            else:
+                self._open()
+            self.position = self.last_position()
+            self._chain = self._last_digest()
+        except sqlite3.DatabaseError as error:
+            self.close()
+            if isinstance(error, sqlite3.OperationalError) and not _is_damage(error):
                 raise OSError(f"{path}: {error}") from error
-            self._recover(error)
-        self.position = self.last_position()
+            raise Damaged(f"{path} is damaged: {error}") from error
+        except BaseException:
+            self.close()
+            raise
 
     # ------------------------------------------------------------------ opening
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        connection.text_factory = _decoded
+    def _open(self) -> None:
+        self._connection = connect(self._target)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        version = self._version()
+        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise Damaged(f"{self.path} is damaged: {found}")
+        if version < SCHEMA:
+            self._upgrade(version)
+
+    def _open_to_read(self) -> None:
+        """Open the file, or a copy if it is of schema 1 or its folder cannot be written."""
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-        except sqlite3.Error:
-            connection.close()
-            raise
-        return connection
+            self._connection = self._reader()
+            version = self._version()
+        except sqlite3.OperationalError:
+            if os.access(self.path.parent, os.W_OK):
+                raise
+            self._close_readers()
+            if not Path(f"{self.path}-wal").exists():  # all is in the file, and nobody writes
+                self._target = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
+                self._connection = self._reader()
+                version = self._version()
+            else:
+                version = 0
+        if version < SCHEMA:
+            self._read_copy()
 
-    def _open(self) -> sqlite3.Connection:
-        with contextlib.ExitStack() as cleanup:
-            connection = self._connect()
-            cleanup.callback(connection.close)
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > 1:
-                raise OSError(f"{self.path} must be of version 1, got {version}; update tagstream")
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if found != "ok":
-                raise _Damaged(found)
-            if version == 0:
-                connection.executescript(_SCHEMA)
-            cleanup.pop_all()
-        return connection
+    def _read_copy(self) -> None:
+        """Read a copy of the file, which is removed at the end."""
+        self._close_readers()
+        self.is_copy = True
+        self._temporary = tempfile.mkdtemp(prefix="tagstream-")
+        copy = Path(self._temporary) / "events.db"
+        if os.access(self.path.parent, os.W_OK):  # a service may be writing it
+            old, new = connect(self.path), connect(copy)
+            with contextlib.closing(old), contextlib.closing(new):
+                old.backup(new)
+        else:
+            for ending in ("", "-wal"):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(f"{self.path}{ending}", f"{copy}{ending}")
+        self._target = copy
+        self._open()
 
-    def _recover(self, error: Exception) -> None:
-        """Put the damaged database aside and begin a new one with what can be read of it."""
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.damaged-{number}")).exists():
-            number += 1
-        for ending in ("-wal", "-shm", ""):
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(f"{self.path}{ending}", f"{aside}{ending}")
-        self._connection = self._open()
-        n_read = n_seen = 0
-        with contextlib.closing(sqlite3.connect(aside)) as old, self.transaction():
-            with contextlib.suppress(sqlite3.DatabaseError):
-                n_seen = old.execute("SELECT max(position) FROM events").fetchone()[0] or 0
-            with contextlib.suppress(sqlite3.DatabaseError, _Damaged):
-                for row in old.execute(f"SELECT {_COLUMNS} FROM events ORDER BY position"):
-                    event = _event(row)
-                    self._insert(event, event.position)
-                    n_read = event.position
-            with contextlib.suppress(sqlite3.DatabaseError):
-                self.put_in_pool(_waiting(old.execute(_POOL)))
-        self.n_lost = max(1, n_seen - n_read)
-        logger.error(
-            "%s was damaged (%s): %d events could be read, and go on from there; "
-            "the damaged file is kept as %s",
-            self.path, error, n_read, aside,
-        )  # fmt: skip
+    def _version(self) -> int:
+        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > SCHEMA:
+            raise OSError(
+                f"{self.path} must be of schema {SCHEMA} or older, got {version}: a newer version "
+                "has written it; install a newer tagstream. Nothing was changed."
+            )
+        return version
+
+    def _upgrade(self, version: int) -> None:
+        """Make the tables, and fill them with the events of schema 1: all or nothing."""
+        run = self._connection.execute
+        with self.transaction():
+            if version == 1:
+                logger.info("%s: upgrading the log to schema %d", self.path, SCHEMA)
+                run("ALTER TABLE events RENAME TO events_1")
+                run("ALTER TABLE pool RENAME TO pool_1")
+            for name in ("events_of_item", "events_of_tags", "items_by_position"):
+                run(f"DROP INDEX IF EXISTS {name}")
+            # A start of schema 1 that was killed may have left some tables without a version.
+            for name in ("events", "items", "pool"):
+                run(f"DROP TABLE IF EXISTS {name}")
+            for statement in _TABLES:
+                run(statement)
+            if version == 1:
+                for row, is_whole, _ in read_rows(self._connection, 1, "events_1"):
+                    if not is_whole:
+                        raise Damaged(f"{self.path} is damaged: event {row.position}")
+                    self.copy(row, "an earlier version lost these events")
+                    self.end_group()
+                self.put_in_pool([*read_pool(self._connection, "pool_1")])
+                run("DROP TABLE events_1")
+                run("DROP TABLE pool_1")
+            run(f"PRAGMA user_version = {SCHEMA}")
 
     def last_position(self) -> int:
         """Return the position of the last event that is committed, by anyone."""
         found = self._connection.execute("SELECT max(position) FROM events").fetchone()[0]
         return int(found or 0)
 
+    def _last_digest(self) -> bytes:
+        found = self._connection.execute(
+            "SELECT digest FROM events ORDER BY position DESC LIMIT 1"
+        ).fetchone()
+        return GENESIS if found is None else found[0] or b""
+
     def close(self) -> None:
         """Close the database; what was committed is in one file then."""
-        for connection in [*self._open_readers, self._connection]:
+        self._close_readers()
+        if hasattr(self, "_connection"):
+            self._connection.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _close_readers(self) -> None:
+        for connection in self._open_readers:
             connection.close()
+        self._open_readers.clear()
+        self._readers = threading.local()
 
     # ------------------------------------------------------------------ writing
     @contextlib.contextmanager
@@ -285,13 +456,15 @@ class EventLog:
         LogFull
             The disk is full or cannot be written; nothing was changed.
         """
-        before = getattr(self, "position", 0)
+        before = self.position, self._chain
+        self._begin_group(self._chain)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield
+            self.end_group()
             self._connection.execute("COMMIT")
         except BaseException as error:
-            self.position = before
+            self.position, self._chain = before
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
@@ -300,52 +473,74 @@ class EventLog:
 
     def append(self, event: Event) -> int:
         """Write an event, inside a transaction; return its position."""
-        self.position += 1
-        self._insert(event, self.position)
+        self._insert(event.row(self.position + 1), event)
         return self.position
 
-    def _insert(self, event: Event, position: int) -> None:
-        body = _dumps(event.body)
-        told = None if event.suggested is None else _dumps(event.suggested)
+    def append_gap(self, first: int, last: int, why: str) -> None:
+        """Write that events are lost, inside a transaction; the next position is behind them."""
+        body = {"first": first, "last": last, "why": why}
+        event = Event("gap", f"gap:{first}:{last}:{self.position}", body, source="service")
+        self._insert(event.row(max(last, self.position + 1)), event)
+
+    def copy(self, row: Row, why_gap: str) -> None:
+        """Write a row of another log at its own position, inside a transaction."""
+        if not row.covers(self.position):
+            self.append_gap(self.position + 1, row.position - 1, why_gap)
+        event = Event(row.kind, row.key, json.loads(row.body), refused=row.refused)
+        self._insert(row, event)
+
+    def _insert(self, row: Row, event: Event) -> None:
+        packed = row.packed()
+        marks = ", ".join("?" * (_N + 1))
         self._connection.execute(
-            f"INSERT INTO events (item, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (event.item, position, event.key, event.time, event.kind, body, told, event.refused,
-             _checksum(position, event.key, event.kind, body)),
-        )  # fmt: skip
-        if event.refused is not None:
-            return
-        if event.kind in ("learn", "forget"):
+            f"INSERT INTO events ({', '.join(Row._fields)}, checksum) VALUES ({marks})",
+            (*row, zlib.crc32(packed)),
+        )
+        self._group.update(packed)
+        self._n_in_group += 1
+        self.position = row.position
+        if event.does.voids:
+            self._void(event.body["position"], event.kind, event.body["why"])
+        elif event.does.item and event.refused is None:
             self._connection.execute("DELETE FROM items WHERE id = ?", (event.item,))
-            if event.kind == "learn":
-                self._connection.execute("INSERT INTO items VALUES (?, ?)", (event.item, position))
-                self._connection.execute("DELETE FROM pool WHERE id = ?", (event.item,))
+            if event.does.item == "sets":
+                at = (event.item, row.position)
+                self._connection.execute("INSERT INTO items VALUES (?, ?)", at)
+                if "y" in event.body:  # an item of which only refusals are known goes on waiting
+                    self._connection.execute("UPDATE pool SET taken = ? WHERE id = ?", at[::-1])
 
-    def skip_to(self, position: int) -> None:
-        """Number the next event ``position + 1``: events before it were lost by damage."""
-        self.position = max(self.position, position)
+    def _void(self, position: int, kind: str, why: str) -> None:
+        """Let a replay pass an event over, and undo what it did to the tables."""
+        run = self._connection.execute
+        run("INSERT OR REPLACE INTO voided VALUES (?, ?, ?)", (position, kind, why))
+        run("UPDATE pool SET taken = NULL WHERE taken = ?", (position,))
+        found = run("SELECT item FROM events WHERE position = ?", (position,)).fetchone()
+        item = None if found is None else found[0]
+        if item is None:
+            return
+        run("DELETE FROM items WHERE id = ?", (item,))
+        before = run(
+            "SELECT e.position, e.kind FROM events e LEFT JOIN voided v ON v.position = e.position "
+            "WHERE e.item = ? AND e.refused IS NULL AND v.position IS NULL "
+            "ORDER BY e.position DESC LIMIT 1",
+            (item,),
+        ).fetchone()
+        if before is not None and KINDS[before[1]].item == "sets":
+            run("INSERT INTO items VALUES (?, ?)", (item, before[0]))
 
-    def refuse(self, position: int, why: str) -> None:
-        """Note that the tagger did not take an event, so that a replay passes it over."""
-        with self.transaction():
-            row = self._connection.execute(
-                f"SELECT {_COLUMNS} FROM events WHERE position = ?", (position,)
-            ).fetchone()
-            event = _event(row)
+    def _begin_group(self, chain: bytes) -> None:
+        self._chain = chain
+        self._group = hashlib.sha256(chain)
+        self._n_in_group = 0
+
+    def end_group(self) -> None:
+        """End the group with its digest; a transaction does it at its end."""
+        if self._n_in_group:
+            digest = self._group.digest()
             self._connection.execute(
-                "UPDATE events SET refused = ? WHERE position = ?", (why, position)
+                "UPDATE events SET digest = ? WHERE position = ?", (digest, self.position)
             )
-            self._connection.execute(
-                "DELETE FROM items WHERE id = ? AND position = ?", (event.item, position)
-            )
-            before = self._connection.execute(
-                "SELECT position, kind FROM events WHERE item = ? AND refused IS NULL "
-                "ORDER BY position DESC LIMIT 1",
-                (event.item,),
-            ).fetchone()
-            if before is not None and before[1] == "learn":
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO items VALUES (?, ?)", (event.item, before[0])
-                )
+            self._begin_group(digest)
 
     def put_in_pool(self, items: Iterable[tuple[str, dict[str, Any]]]) -> int:
         """Add items that wait for tags, or replace them, inside a transaction.
@@ -355,31 +550,37 @@ class EventLog:
         n_before = self._connection.total_changes
         for name, body in items:
             self._connection.execute(
-                "INSERT INTO pool (id, body) VALUES (?, ?) ON CONFLICT (id) "
-                "DO UPDATE SET body = excluded.body WHERE body != excluded.body",
+                "INSERT INTO pool (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE "
+                "SET body = excluded.body, taken = NULL "
+                "WHERE body != excluded.body OR taken IS NOT NULL",
                 (name, _dumps(body)),
             )
         return self._connection.total_changes - n_before
 
     def take_from_pool(self, ids: Iterable[str]) -> int:
         """Remove items from the pool, inside a transaction; return how many were there."""
-        n_before = self._connection.total_changes
+        n = 0
         for name in ids:
-            self._connection.execute("DELETE FROM pool WHERE id = ?", (name,))
-        return self._connection.total_changes - n_before
+            there = "DELETE FROM pool WHERE id = ? AND taken IS NULL"
+            n += self._connection.execute(there, (name,)).rowcount
+        return n
+
+    def tidy_pool(self) -> None:
+        """Drop items that have their tags, inside a transaction.
+
+        Every event before this transaction must be learnt or voided.
+        """
+        self._connection.execute("DELETE FROM pool WHERE taken IS NOT NULL")
 
     # ------------------------------------------------------------------ reading
     def _reader(self) -> sqlite3.Connection:
         """Return the connection of this thread, which sees what is committed."""
         connection = getattr(self._readers, "connection", None)
         if connection is None:
-            connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            connection.text_factory = _decoded
-            connection.execute("PRAGMA query_only=ON")
+            connection = connect(self._target)
             self._readers.connection = connection
             self._open_readers.append(connection)
+            connection.execute("PRAGMA query_only=ON")
         return connection
 
     def close_reader(self) -> None:
@@ -401,25 +602,30 @@ class EventLog:
         """Return the event of a row; a damaged one is told of, once."""
         try:
             return _event(row)
-        except _Damaged:
+        except Damaged:
             if row[0] not in self._told:
                 logger.error("%s: event %d is damaged and left out", self.path, row[0])
             self._told.add(row[0])
             return None
+
+    def find(self, position: int) -> Event | None:
+        """Return the event at a position."""
+        rows = self._fetch(f"{_EVENTS} WHERE e.position = ?", (position,), own=False)
+        return next(self._whole(rows), None)
 
     def find_key(self, key: str) -> Event | None:
         """Return the event of a key, also one that is not committed yet (writer only).
 
         Raises
         ------
-        OSError
-            The event is damaged.
+        Damaged
+            The event is not what was written.
         """
-        rows = self._fetch(f"SELECT {_COLUMNS} FROM events WHERE key = ?", (key,), own=True)
+        rows = self._fetch(f"{_EVENTS} WHERE e.key = ?", (key,), own=True)
         try:
             return _event(rows[0]) if rows else None
-        except _Damaged:
-            raise OSError(f"the event of the key {key!r} is damaged") from None
+        except Damaged:
+            raise Damaged(f"the event of the key {key!r} is damaged") from None
 
     def newest(self, item: str, own: bool = False) -> Event | None:
         """Return the event that holds the newest state of an item, if it is known.
@@ -445,7 +651,10 @@ class EventLog:
 
     def changed_items(self) -> set[str]:
         """Return the ids of all items that were learnt or forgotten."""
-        found = "SELECT DISTINCT item FROM events WHERE item IS NOT NULL AND refused IS NULL"
+        found = (
+            f"SELECT DISTINCT e.item FROM events e {_VOIDED} "
+            "WHERE e.item IS NOT NULL AND e.refused IS NULL AND v.position IS NULL"
+        )
         return {row[0] for row in self._fetch(found, (), own=False)}
 
     def ids(self, start: str) -> list[str]:
@@ -467,21 +676,68 @@ class EventLog:
         """Yield the newest state of each item, in the order of the log."""
         yield from self._whole(self._reader().execute(f"{_STATES} ORDER BY i.position"))
 
-    def tag_changes(self) -> list[Event]:
-        """Return all renames, merges and removals, in order."""
+    def of_kinds(self, *kinds: str) -> list[Event]:
+        """Return the events of some kinds other than learn that were not refused, in order."""
         rows = self._fetch(
-            f"SELECT {_COLUMNS} FROM events WHERE kind IN ('rename', 'merge', 'remove') "
-            "AND refused IS NULL ORDER BY position",
-            (),
-            own=True,
+            f"{_EVENTS} WHERE e.kind != 'learn' AND e.kind IN ({', '.join('?' * len(kinds))}) "
+            "AND e.refused IS NULL AND v.position IS NULL ORDER BY e.position",
+            kinds,
+            own=False,
         )
         return [*self._whole(rows)]
+
+    def quarantined(self) -> list[tuple[int, str]]:
+        """Return position and reason of the events that are quarantined, in order.
+
+        An event that was tried again, or whose item was changed since, is not among them.
+        """
+        found = self._fetch(
+            "SELECT v.position, v.why, e.item FROM voided v JOIN events e ON e.position = "
+            "v.position WHERE v.kind = 'quarantine' ORDER BY v.position",
+            (),
+            own=False,
+        )
+        return [
+            (position, why)
+            for position, why, item in found
+            if not self.keys(f"retry:{position}:")
+            and (item is None or (self.last_of_item(item) or 0) < position)
+        ]
+
+    def history(self, item: str, n: int) -> list[Event]:
+        """Return the last ``n`` events about an item that were not refused, oldest first."""
+        rows = self._fetch(
+            f"{_EVENTS} WHERE e.item = ? AND e.refused IS NULL AND v.position IS NULL "
+            "ORDER BY e.position DESC LIMIT ?",
+            (item, n),
+            own=False,
+        )
+        return [*self._whole(reversed(rows))]
+
+    def people(self) -> list[tuple[str, int, float]]:
+        """Return who made changes, how many items each has tagged, and when the last time."""
+        return self._fetch(
+            "SELECT who, sum(kind = 'learn'), max(time) FROM events WHERE who != '' "
+            "AND source != 'service' GROUP BY who ORDER BY who",
+            (),
+            own=False,
+        )
+
+    def last_of_item(self, item: str) -> int | None:
+        """Return the position of the last event about an item that was not refused."""
+        rows = self._fetch(
+            f"SELECT e.position FROM events e {_VOIDED} WHERE e.item = ? AND e.refused IS NULL "
+            "AND v.position IS NULL ORDER BY e.position DESC LIMIT 1",
+            (item,),
+            own=False,
+        )
+        return int(rows[0][0]) if rows else None
 
     def last_suggested(self, n: int) -> list[Event]:
         """Return the last ``n`` learn events for which a suggestion was kept, in order."""
         rows = self._fetch(
-            f"SELECT {_COLUMNS} FROM events WHERE suggested IS NOT NULL AND refused IS NULL "
-            "ORDER BY position DESC LIMIT ?",
+            f"{_EVENTS} WHERE e.suggested IS NOT NULL AND e.refused IS NULL "
+            "AND v.position IS NULL ORDER BY e.position DESC LIMIT ?",
             (n,),
             own=True,
         )
@@ -489,62 +745,39 @@ class EventLog:
 
     def pool(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the items that wait for tags, oldest first."""
-        return [*_waiting(self._fetch(_POOL, (), own=True))]
+        return [*read_pool(self._connection, where="WHERE taken IS NULL")]
 
-    def after(self, position: int) -> Iterator[Event]:
-        """Yield the events after a position, in order, those that were refused left out.
+    def end_of_group(self, position: int) -> int:
+        """Return the position of the last event that was committed together with this one."""
+        found = "SELECT min(position) FROM events WHERE position >= ? AND digest IS NOT NULL"
+        return int(self._fetch(found, (position,), own=False)[0][0] or position)
+
+    def after(self, position: int) -> Generator[Event, None, None]:
+        """Yield the events after a position, in order; those that are refused are left out.
 
         Raises
         ------
-        OSError
-            An event is damaged; the message says which.
+        Damaged
+            An event is damaged or missing; the message says which.
         """
         rows = self._reader().execute(
-            f"SELECT {_COLUMNS} FROM events WHERE position > ? AND refused IS NULL "
-            "ORDER BY position",
-            (position,),
+            f"{_EVENTS} WHERE e.position > ? ORDER BY e.position", (position,)
         )
         while True:
             try:
-                row = rows.fetchone()
-                if row is None:
+                found = rows.fetchone()
+                if found is None:
                     return
-                event = _event(row)
-            except (sqlite3.DatabaseError, _Damaged) as error:
-                raise OSError(f"{self.path} is damaged after position {position}") from error
+                event = _event(found)
+            except (sqlite3.DatabaseError, Damaged) as error:
+                raise Damaged(f"{self.path} is damaged after position {position}") from error
+            if not Row(*found[:_N]).covers(position):
+                raise Damaged(f"{self.path}: events are missing after position {position}")
             position = event.position
-            yield event
-
-    def recover(self) -> None:
-        """Keep the events before the first damaged one; the damaged file is put aside."""
-        self.close()
-        self._open_readers.clear()
-        self._readers = threading.local()
-        self._recover(OSError("an event is not what was written"))
-        self.position = self.last_position()
+            if event.refused is None:
+                yield event
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
     # Python 3.10 has no error codes: the texts are those of SQLite's documentation.
     return any(words in str(error) for words in ("malformed", "not a database", "disk I/O"))
-
-
-def renamed(tags: Iterable[str], changes: Iterable[Event]) -> list[str]:
-    """Return tags as they are called after renames, merges and removals.
-
-    Examples
-    --------
-    >>> change = Event("merge", "k", {"tags": ["py", "python3"], "into": "python"})
-    >>> renamed(["py", "lists"], [change])
-    ['python', 'lists']
-    """
-    now = [*tags]
-    for change in changes:
-        body = change.body
-        if change.kind == "rename":
-            now = [body["new"] if tag == body["old"] else tag for tag in now]
-        elif change.kind == "merge":
-            now = [body["into"] if tag in body["tags"] else tag for tag in now]
-        else:
-            now = [tag for tag in now if tag != body["tag"]]
-    return [*dict.fromkeys(now)]

@@ -1,12 +1,22 @@
-"""What is worth tagging next: items without tags, those first that the tagger is least sure of."""
+"""Items without tags, and which should be tagged next (:mod:`tagstream.knows.next_items`)."""
 
 from __future__ import annotations
 
-import re
+import math
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
+
+from tagstream.knows.next_items import (
+    TAG,
+    check_order,
+    features_of,
+    hash_of,
+    is_near,
+    is_random,
+    take_turns,
+)
 
 __all__ = ["Pool", "certainty"]
 
@@ -14,9 +24,7 @@ __all__ = ["Pool", "certainty"]
 SCORED_PER_CALL = 200
 # Near copies of the last items that were offered wait: tagging them teaches little.
 REMEMBERED = 30
-NEAR_COPY = 0.7
-
-_WORDS = re.compile(r"\w+")
+REMEMBERED_SCORES = 20  # of each item, the highest
 
 
 class _Suggestion(Protocol):
@@ -25,6 +33,12 @@ class _Suggestion(Protocol):
 
 
 class _View(Protocol):
+    @property
+    def counts(self) -> dict[str, int]: ...
+
+    @property
+    def tags(self) -> list[str]: ...
+
     def suggest(self, records: Any, /) -> Any: ...
 
 
@@ -48,16 +62,14 @@ def certainty(scores: Iterable[float]) -> float:
     return max(nothing, best)
 
 
-def _features(body: Mapping[str, Any]) -> frozenset[Any]:
-    """Return what two items are compared by: words, named values, or numbers in their columns."""
-    if "text" in body:
-        return frozenset(_WORDS.findall(body["text"].lower()))
-    x = body["x"]
-    return frozenset(x.items() if isinstance(x, Mapping) else enumerate(x))
-
-
-def _is_near(a: frozenset[Any], b: frozenset[Any]) -> bool:
-    return len(a & b) >= NEAR_COPY * len(a | b)
+def _unsureness(scores: Mapping[str, float], counts: Mapping[str, int]) -> float:
+    """Return Σ H(p)/√(1 + n) over the tags of an item; see :mod:`tagstream.knows.next_items`."""
+    total = 0.0
+    for tag, p in scores.items():
+        if 0.0 < p < 1.0:
+            entropy = -p * math.log(p) - (1 - p) * math.log1p(-p)
+            total += entropy / math.sqrt(1 + counts.get(tag, 0))
+    return total
 
 
 def _suggestions(view: _View, items: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -83,7 +95,8 @@ class Pool:
 
     def __init__(self) -> None:
         self._items: dict[str, dict[str, Any]] = {}
-        self._scores: dict[str, tuple[int, float]] = {}  # turn of the score, certainty
+        self._scores: dict[str, tuple[int, float]] = {}  # turn of the score, how unsure
+        self._told: dict[str, dict[str, float]] = {}  # the highest scores
         self._unfit: set[str] = set()  # items that the tagger does not take
         self._turn = 0
         self._offered: deque[tuple[str, frozenset[Any]]] = deque(maxlen=REMEMBERED)
@@ -109,25 +122,51 @@ class Pool:
     def _drop(self, name: str) -> None:
         self._items.pop(name, None)
         self._scores.pop(name, None)
+        self._told.pop(name, None)
         self._unfit.discard(name)
 
-    def next(self, view: _View, n: int) -> list[dict[str, Any]]:
-        """Return at most ``n`` items with their certainty and suggestions, least certain first.
+    def next(
+        self,
+        view: _View,
+        n: int,
+        without: Collection[str] = frozenset(),
+        order: str = "mixed",
+    ) -> list[dict[str, Any]]:
+        """Return at most ``n`` items to be tagged next, with their certainty and suggestions.
 
-        Items that do not fit what the tagger has learnt meanwhile are passed over.
+        Items that do not fit what the tagger has learnt meanwhile are passed over, and so are those
+        named by ``without``.
+
+        Parameters
+        ----------
+        view : View
+        n : int
+        without : collection of str
+        order : str
+            As in :func:`tagstream.knows.next_items.order_items`.
+
+        Raises
+        ------
+        ValueError
+            There is no such order.
         """
+        check_order(order, view.tags if order.startswith(TAG) else None)
         with self._lock:
             self._turn += 1
             turn = self._turn
-            chosen = self._to_score()
-        suggestions = _suggestions(view, chosen)
+            chosen = self._to_score(order, n, without)
+        suggestions, counts = _suggestions(view, chosen), view.counts
         sure = {name: certainty(told.scores.values()) for name, told in suggestions.items()}
+        unsure = {name: _unsureness(told.scores, counts) for name, told in suggestions.items()}
         with self._lock:
             there = {name for name in chosen if self._items.get(name) is chosen[name]}
             self._unfit |= there - sure.keys()
-            order = sorted(there & sure.keys(), key=lambda name: (sure[name], name))
-            self._scores |= {name: (turn, sure[name]) for name in order}
-            picked = self._without_copies(order, n)
+            for name in there & sure.keys():
+                self._scores[name] = turn, unsure[name]
+                best = [*suggestions[name].scores.items()][:REMEMBERED_SCORES]
+                self._told[name] = dict(best)
+            known = self._ordered(order, {*(there & sure.keys())})
+            picked = self._without_copies(known, n)
             return [
                 {
                     "id": name,
@@ -138,12 +177,36 @@ class Pool:
                 for name in picked
             ]
 
-    def _to_score(self) -> dict[str, dict[str, Any]]:
-        fit = [name for name in self._items if name not in self._unfit]
-        scored = [name for name in fit if name in self._scores]
-        least = sorted(scored, key=lambda name: (self._scores[name][1], name))
+    def _ordered(self, order: str, names: set[str]) -> list[str]:
+        """Return items in an order; those that were scored have a score."""
+        if order == "arrival":
+            return [name for name in self._items if name in names]
+        if order.startswith(TAG):
+            tag = order[len(TAG) :]
+            known = {name: self._told.get(name, {}).get(tag, 0.0) for name in names}
+            return sorted(names, key=lambda name: (-known[name], name))
+        if order == "random":
+            return sorted(names, key=hash_of)
+        unsure = sorted(names, key=lambda name: (-self._scores.get(name, (0, 0.0))[1], name))
+        if order != "mixed":
+            return unsure[:: 1 if order == "unsure" else -1]
+        fair = sorted((name for name in names if is_random(name)), key=hash_of)
+        return take_turns([name for name in unsure if not is_random(name)], fair)
+
+    def _to_score(self, order: str, n: int, without: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Return the items that are scored anew: those that come first, and the longest unscored.
+
+        New ones have no score yet, so they are among the latter.
+        """
+        fit = [name for name in self._items if name not in self._unfit and name not in without]
+        scored = {name for name in fit if name in self._scores}
+        if order in ("arrival", "random"):  # for which no score is needed
+            scored = {*fit}
+        elif order == "mixed":  # nor for its random half
+            scored |= {name for name in fit if is_random(name)}
+        first = self._ordered(order, scored)
         oldest = sorted(fit, key=lambda name: self._scores.get(name, (0, 0.0))[0])
-        names = dict.fromkeys([*least[: SCORED_PER_CALL // 2], *oldest])
+        names = dict.fromkeys([*first[: SCORED_PER_CALL // 2], *oldest])
         return {name: self._items[name] for name in [*names][:SCORED_PER_CALL]}
 
     def _without_copies(self, order: list[str], n: int) -> list[str]:
@@ -154,15 +217,15 @@ class Pool:
         for name in order:
             if len(picked) == n:
                 break
-            features = _features(self._items[name])
-            if any(other != name and _is_near(features, known) for other, known in seen):
+            features = features_of(self._items[name])
+            if any(other != name and is_near(features, known) for other, known in seen):
                 waiting.append(name)
                 continue
             picked.append(name)
             seen.append((name, features))
         picked += waiting[: n - len(picked)]  # better a near copy than nothing
         for name in picked:
-            entry = (name, _features(self._items[name]))
+            entry = (name, features_of(self._items[name]))
             if entry not in self._offered:
                 self._offered.append(entry)
         return picked

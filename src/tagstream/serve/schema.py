@@ -7,17 +7,26 @@ sizes bounded.  What also depends on the state of the tagger is checked by the w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "AnswerRequest",
+    "ApplyRequest",
+    "DeclareRequest",
+    "DescribeRequest",
+    "ExclusiveRequest",
     "ExplainRequest",
     "ForgetRequest",
     "Item",
     "LearnRequest",
+    "LeaseRequest",
     "MergeRequest",
     "PoolRequest",
+    "PromiseRequest",
+    "PullRequest",
+    "RefitRequest",
     "RemoveRequest",
     "RenameRequest",
     "SnapshotRequest",
@@ -32,6 +41,7 @@ MAX_TEXT = 100_000
 MAX_NUMBERS = 100_000
 MAX_TAGS = 1000
 MAX_NAME = 200
+MAX_ABOUT = 10_000
 # Squares and their sums stay finite, in single precision too.
 MAX_NUMBER = 1e12
 
@@ -64,6 +74,22 @@ Numbers = (
 )
 
 
+Version = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=1 << 62,
+        description="The version of the item that you have seen; 0 for an item that was not "
+        "learnt here or was forgotten. If somebody has changed the item since, the answer is 409 "
+        "with what is there now, and nothing is changed.",
+    ),
+]
+Tab = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_-]{0,64}$", description="Which of your windows; any short name."),
+]
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -85,6 +111,18 @@ class Item(_Request):
         """Return it as the tagger takes it."""
         return {"text": self.text} if self.text is not None else {"x": self.x}
 
+    def question(self) -> dict[str, Any]:
+        """Return it as the tagger is asked about it: with its id, if it has one."""
+        return self.record() if self.id is None else {"id": self.id, **self.record()}
+
+
+Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), AfterValidator(_distinct)]
+
+
+RefusedTags = Annotated[
+    Tags, Field(description="Tags that it does not have. Without y, the others are not known.")
+]
+
 
 class NamedItem(Item):
     """An item that can be spoken of later."""
@@ -95,12 +133,24 @@ class NamedItem(Item):
 class TaggedItem(NamedItem):
     """An item with its tags; one whose id is known replaces that."""
 
-    y: Annotated[list[Tag], Field(max_length=MAX_TAGS), AfterValidator(_distinct)]
+    y: Tags | None = None
+    no: RefusedTags | None = None
     key: Key | None = None
+    version: Version | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> TaggedItem:
+        if self.y is None and not self.no:
+            raise ValueError("must have y or no")
+        both = [tag for tag in self.no or () if tag in (self.y or ())]
+        if both:
+            raise ValueError(f"must not have a tag in y and in no, got {both[0]!r} in both")
+        return self
 
     def body(self) -> dict[str, Any]:
         """Return the body of its event."""
-        return {"id": self.id, **self.record(), "y": self.y}
+        tags = {} if self.y is None else {"y": self.y}
+        return {"id": self.id, **self.record(), **tags, **({"no": self.no} if self.no else {})}
 
 
 def _alike(items: Sequence[Item]) -> Any:
@@ -108,6 +158,15 @@ def _alike(items: Sequence[Item]) -> Any:
     if len(kinds) > 1:
         raise ValueError("must be all texts, all lists or all objects of numbers")
     return items
+
+
+Next = Annotated[
+    bool,
+    Field(
+        description="Answer as if each item came next after those that were learnt, with the "
+        "latest tags as evidence, instead of for any item."
+    ),
+]
 
 
 class SuggestRequest(_Request):
@@ -119,6 +178,7 @@ class SuggestRequest(_Request):
     top: Annotated[int, Field(ge=1, le=MAX_TAGS)] = Field(
         20, description="How many scores to return, highest first."
     )
+    next: Next = False
 
 
 class ExplainRequest(_Request):
@@ -127,6 +187,7 @@ class ExplainRequest(_Request):
     items: Annotated[
         list[Item], Field(min_length=1, max_length=MAX_EXPLAINED), AfterValidator(_alike)
     ] = Field(examples=[[{"text": "How do I sort a list?"}]])
+    next: Next = False
 
 
 class LearnRequest(_Request):
@@ -150,6 +211,20 @@ class ForgetRequest(_Request):
 
     ids: Annotated[list[Identifier], Field(min_length=1, max_length=MAX_ITEMS)]
     key: Key | None = None
+    version: Version | None = None
+
+    @model_validator(mode="after")
+    def _one_version(self) -> ForgetRequest:
+        if self.version is not None and len(self.ids) > 1:
+            raise ValueError("must have one id where it has a version")
+        return self
+
+
+class LeaseRequest(_Request):
+    """An item that somebody is tagging now."""
+
+    id: Identifier
+    tab: Tab = ""
 
 
 class RenameRequest(_Request):
@@ -157,6 +232,31 @@ class RenameRequest(_Request):
 
     old: Tag
     new: Tag
+    key: Key | None = None
+
+
+About = Annotated[str, Field(max_length=MAX_ABOUT)]
+
+
+class DeclareRequest(_Request):
+    """Tags to know before they have an example: names, or names and descriptions."""
+
+    tags: (
+        Annotated[list[Tag], Field(min_length=1, max_length=MAX_TAGS), AfterValidator(_distinct)]
+        | Annotated[dict[Tag, About], Field(min_length=1, max_length=MAX_TAGS)]
+    ) = Field(examples=[{"travel": "trips, trains, hotels", "music": ""}])
+    key: Key | None = None
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of its event."""
+        return {"tags": self.tags if isinstance(self.tags, dict) else dict.fromkeys(self.tags, "")}
+
+
+class DescribeRequest(_Request):
+    """A tag and what it is about, in place of what was said before."""
+
+    tag: Tag
+    about: About
     key: Key | None = None
 
 
@@ -172,6 +272,69 @@ class RemoveRequest(_Request):
     """A tag to remove from all items."""
 
     tag: Tag
+    key: Key | None = None
+
+
+class ApplyRequest(_Request):
+    """Items whose tags are applied where that was promised."""
+
+    items: Annotated[
+        list[NamedItem], Field(min_length=1, max_length=MAX_ITEMS), AfterValidator(_alike)
+    ]
+
+
+class PromiseRequest(_Request):
+    """What may be done with a tag, and the precision that is promised where it is applied."""
+
+    tag: Tag
+    mode: Literal["auto", "suggest", "never"] = "auto"
+    promise: Annotated[float, Field(ge=0.5, le=0.999)] = 0.95
+    key: Key | None = None
+
+
+class AnswerRequest(_Request):
+    """Stored items that have a tag, and others that do not."""
+
+    tag: Tag
+    accept: Annotated[list[Identifier], Field(max_length=MAX_ITEMS)] = []
+    refuse: Annotated[list[Identifier], Field(max_length=MAX_ITEMS)] = []
+    key: Key | None = None
+
+    @model_validator(mode="after")
+    def _some(self) -> AnswerRequest:
+        if not self.accept and not self.refuse:
+            raise ValueError("must have ids in accept or in refuse")
+        return self
+
+
+class ExclusiveRequest(_Request):
+    """Tags of which an item has at most one."""
+
+    tags: Annotated[list[Tag], Field(min_length=1, max_length=MAX_TAGS), AfterValidator(_distinct)]
+    undo: bool = Field(False, description="An item may have these tags beside others again.")
+    key: Key | None = None
+
+    @model_validator(mode="after")
+    def _enough(self) -> ExclusiveRequest:
+        if len(self.tags) < 2 and not self.undo:
+            raise ValueError("must name at least two tags")
+        return self
+
+
+class PullRequest(_Request):
+    """A project of Label Studio whose annotations are fetched."""
+
+    project: Annotated[int, Field(ge=0, lt=1 << 59)]
+    forget_missing: bool = Field(
+        False,
+        description="Also forget known items whose task Label Studio does not send any more. "
+        "This cannot be undone.",
+    )
+
+
+class RefitRequest(_Request):
+    """A fit of all that is stored, now instead of at its next time."""
+
     key: Key | None = None
 
 

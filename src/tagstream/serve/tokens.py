@@ -12,10 +12,14 @@ import json
 import os
 import secrets
 import time
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["ROLES", "Token", "Tokens"]
+__all__ = ["ORIGIN", "ROLES", "Token", "Tokens"]
+
+# Who makes the changes of this task, and what they come through.
+ORIGIN: ContextVar[tuple[str, str]] = ContextVar("origin", default=("local", "library"))
 
 ROLES = ("read", "write", "admin")
 PREFIX = "tgs_"
@@ -132,8 +136,17 @@ class Tokens:
     def _write(self, tokens: tuple[Token, ...]) -> None:
         text = json.dumps([asdict(token) for token in tokens], indent=1) + "\n"
         new = self.path.with_name(self.path.name + ".new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, self.path)
+        try:
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self.path)
+        finally:
+            new.unlink(missing_ok=True)
+        # Without this a loss of power can bring a revoked token back.
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

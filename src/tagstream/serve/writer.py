@@ -4,6 +4,9 @@ A change goes through one queue.  The writer takes what waits there, checks it, 
 event log as one group, learns it, publishes a new view, and only then answers.  Readers take the
 published view and never wait for the writer.
 
+If the tagger raises an error on an event, the writer goes back to the state before that event,
+voids the event in the log, and goes on without it.
+
 A start opens the newest snapshot that is whole and replays the events after it.  Because the state
 of a tagger is a function of its events in order, and not of how they were grouped, the result is
 that of a run without interruption.
@@ -21,26 +24,55 @@ import sqlite3
 import threading
 import time
 import uuid
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from tagstream.serve.log import Event, EventLog, LogFull, renamed
+import numpy as np
+
+from tagstream.files import locks
+from tagstream.knows.next_items import is_random
+from tagstream.serve.kinds import KINDS
+from tagstream.serve.leases import Leases
+from tagstream.serve.log import Event, EventLog, LogFull
+from tagstream.serve.names import TagNames
 from tagstream.serve.pool import Pool
 from tagstream.serve.progress import KEPT, Outcome, Progress
+from tagstream.serve.recovery import Loss, open_log, remove_copy
+from tagstream.serve.snapshots import Snapshots
+from tagstream.serve.tokens import ORIGIN
+from tagstream.tagger import warm_up
 
-__all__ = ["Busy", "Change", "Closed", "Done", "Published", "Refused", "Service", "apply_events"]
+__all__ = [
+    "Busy",
+    "Change",
+    "Closed",
+    "Done",
+    "Held",
+    "Published",
+    "Refused",
+    "Service",
+    "apply_events",
+    "retry",
+]
 
 # A group is answered together, so a larger one makes its first change wait longer.
 GROUP_ITEMS = 256
 # Items that may wait in the queue before a change is turned away.
 QUEUE_ITEMS = 10_000
 SNAPSHOT_EVENTS = 10_000
-SNAPSHOTS_KEPT = 3
 REPLAY_ITEMS = 512
+# One item in so many whose tags were applied without asking is offered to a person.
+CHECKED = 20
+# If more events than this fail in one replay, the machine or the version is to blame, not they.
+MOST_FAILED = 20
+# How long an end waits for a replay, which may be in the middle of a long fit.
+LEAVE_SECONDS = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +94,25 @@ class Refused(ValueError):
         self.status = status
 
 
+class Conflict(Refused):
+    """Somebody else has changed the item since; nothing was changed.
+
+    Attributes
+    ----------
+    item : str
+        Which item.
+    """
+
+    def __init__(self, item: str, version: int, now: int) -> None:
+        super().__init__(
+            f"version of item {item!r} must be {now}, got {version}: "
+            "somebody has changed the item since",
+            "version",
+            409,
+        )
+        self.item = item
+
+
 class Busy(Exception):
     """Too much waits; try again after ``retry_after`` seconds."""
 
@@ -72,6 +123,18 @@ class Busy(Exception):
 
 class Closed(Exception):
     """The service is starting, stopping, or has failed."""
+
+
+class Held(Closed):
+    """The service answers questions and takes no changes, until somebody decides."""
+
+
+class _Stopped(Exception):
+    """The service is to end while it is starting."""
+
+
+class _TooManyFailed(Exception):
+    """So many events fail in a replay that it cannot be their fault."""
 
 
 class View(Protocol):
@@ -86,13 +149,19 @@ class View(Protocol):
         """How many items have each."""
 
     @property
+    def descriptions(self) -> dict[str, str]:
+        """What is said about tags."""
+
+    @property
     def n_items(self) -> int:
         """How many items were learnt."""
 
-    def suggest(self, records: Any, top: int | None = None, decide: Any = None) -> Any:
+    def suggest(
+        self, records: Any, top: int | None = None, decide: Any = None, *, next: bool = False
+    ) -> Any:
         """Return suggestions."""
 
-    def explain(self, record: Any) -> Any:
+    def explain(self, record: Any, *, next: bool = False) -> Any:
         """Return why."""
 
 
@@ -136,14 +205,22 @@ class Change:
         One for each event.
     keys : list of (str or None)
         The keys of the events; None where the caller gave none.
+    versions : list of (int or None)
+        The versions of the items that the caller has seen; None where it does not matter.  Empty
+        if it does not matter anywhere.
     done : Future
         Set when the change is durable, learnt and published.
+    who, source : str
+        Who makes it and what it came through; by default those of the request under way.
     """
 
     kind: str
     bodies: list[dict[str, Any]]
     keys: list[str | None]
+    versions: list[int | None] = field(default_factory=list)
     done: Future[Done] = field(default_factory=Future)
+    who: str = field(default_factory=lambda: ORIGIN.get()[0])
+    source: str = field(default_factory=lambda: ORIGIN.get()[1])
 
 
 @dataclass(frozen=True)
@@ -196,6 +273,8 @@ class Service:
         A model file to start from; for a new folder.
     snapshot_events : int
         A snapshot is written after so many events, and at the end.
+    accept_loss : bool
+        Go on without the events that are missing from the log, if some are.
 
     Attributes
     ----------
@@ -203,6 +282,11 @@ class Service:
         Made before anything else, if the folder is new.
     doing : str
         What takes its time while it is not ready yet.
+    held : str
+        Why no changes are taken; empty if they are.
+    quarantined : list of (int, str)
+        Position and reason of events on which the tagger failed, as long as nobody tried them again
+        or tagged their item anew.
 
     Raises
     ------
@@ -216,42 +300,57 @@ class Service:
         tagger: TaggerType | None = None,
         model: Path | None = None,
         snapshot_events: int = SNAPSHOT_EVENTS,
+        accept_loss: bool = False,
     ) -> None:
         self.folder = folder
+        self.accept_loss = accept_loss
         self.snapshot_events = snapshot_events
         self.progress = Progress()
         self.pool = Pool()
+        self.leases = Leases()
         self.first: list[Change] = []
         self.on_failure: Callable[[], None] = lambda: None
         self._type: TaggerType = tagger if tagger is not None else _usual_tagger()
-        self._snapshots = folder / "snapshots"
+        self.snapshots = Snapshots(folder)
         self.log: EventLog
+        self.held = ""
+        self.n_lost = 0
         self._open_folder(model)
         self.published: Published | None = None
         self.failure: BaseException | None = None
         self.n_duplicates = self.n_learnt = self.n_snapshots = 0
+        self.n_rejected = self.n_snapshots_failed = 0
+        self.snapshot_problem = ""
+        self.quarantined: list[tuple[int, str]] = []
         self.replayed = 0
         self.doing = "starting"
+        self.names = TagNames()
         self._tagger: Tagger
         self._snapshot_at = 0
-        self._tag_changes: list[Event] = []
+        self._unmarked: dict[int, Exception] = {}  # failed events that the log does not void yet
         self._queue: deque[Change] = deque()
         self._n_queued = 0
         self._seconds_per_item = 0.002
         self._wake = threading.Condition()
         self._closing = False
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tagstream-writer", daemon=True)
+        self._has_ended = self._is_left = False
+        self._thread = threading.Thread(target=self._work, name="tagstream-writer", daemon=True)
 
     def _open_folder(self, model: Path | None) -> None:
-        self._snapshots.mkdir(parents=True, exist_ok=True)
+        self.snapshots.folder.mkdir(parents=True, exist_ok=True)
         self._lock_file = _lock(self.folder)
         try:
+            self._remove_leftovers()
             self._keep_base(model)
-            self.log = EventLog(self.folder / "events.db")
+            known = self.snapshots.last_known()
+            self.log, losses = open_log(self.folder / "events.db", known, self.accept_loss)
         except BaseException:
             self._lock_file.close()
             raise
+        if losses:
+            self.held = _loss_words(losses)
+            logger.error("%s", self.held)
 
     # ------------------------------------------------------------------ life
     def start(self, wait: bool = True) -> Service:
@@ -269,14 +368,33 @@ class Service:
         """Whether there is a view and changes are taken."""
         return self._ready.is_set() and self.failure is None and not self._closing
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it was closed before it was ready; its thread may still be at work then."""
+        return self._closing and self.published is None and self.failure is None
+
     def close(self) -> None:
         """Do what waits, write a snapshot, and let the folder go."""
+        if self._is_left:
+            return
         with self._wake:
             self._closing = True
             self._wake.notify()
         if self._thread.ident is not None:
+            self._thread.join(LEAVE_SECONDS)
+            with self._wake:
+                self._is_left = not self._has_ended and not self._ready.is_set()
+            if self._is_left:
+                # A replay changes nothing, so the end of the process may cut it off.
+                logger.warning("ending in the middle of a replay; the next start begins it again")
+                return
             self._thread.join()
+        self._release()
+
+    def _release(self) -> None:
         self.log.close()
+        if self.log.path != self.folder / "events.db":
+            remove_copy(self.folder / "events.db")
         self._lock_file.close()
 
     def __enter__(self) -> Service:
@@ -309,6 +427,25 @@ class Service:
         """How many items wait for the writer."""
         return self._n_queued
 
+    @property
+    def warnings(self) -> list[str]:
+        """What somebody should look at; without any text of an item."""
+        found = [self.held] if self.held else []
+        if self.quarantined:
+            first = ", ".join(str(position) for position, _ in self.quarantined[:10])
+            more = ", …" if len(self.quarantined) > 10 else ""
+            found.append(
+                f"{len(self.quarantined)} changes could not be learnt and are quarantined, at "
+                f"position {first}{more}. The log of the service says why; "
+                "tagstream log retry DIR POSITION tries one again."
+            )
+        if self.snapshot_problem:
+            found.append(
+                f"The last snapshot could not be written ({self.snapshot_problem}). Nothing is "
+                "lost, but the next start takes longer."
+            )
+        return found
+
     def submit(self, change: Change) -> Future[Done]:
         """Queue a change; the future is set when it is durable and learnt.
 
@@ -322,6 +459,8 @@ class Service:
         with self._wake:
             if not self.ready:
                 raise Closed("the service is starting or stopping")
+            if self.held:
+                raise Held(self.held)
             if self._n_queued + len(change.bodies) > QUEUE_ITEMS:
                 raise Busy(min(60, math.ceil(self._n_queued * self._seconds_per_item)))
             self._queue.append(change)
@@ -331,10 +470,44 @@ class Service:
 
     def tags_now(self, event: Event) -> list[str]:
         """Return the tags of a learn event as they are called now."""
-        later = [change for change in self._tag_changes if change.position > event.position]
-        return renamed(event.body["y"], later)
+        return self.names.now(event.body.get("y", ()), event.position)
+
+    def state_of(self, name: str) -> dict[str, Any] | None:
+        """Return a stored item as a learn event would have it now, tags by their present names.
+
+        Of an item that came with a model the text must be kept.  None if there is no such item.
+        """
+        newest = self.log.newest(name)
+        if newest is not None:
+            return self._state(newest) if newest.kind == "learn" else None
+        kept = getattr(self.read().view, "stored", lambda _: None)(name)
+        return None if kept is None else {"id": name, **kept}
+
+    def _state(self, event: Event) -> dict[str, Any]:
+        state = dict(event.body)
+        for key in {"y", "no"} & state.keys() if event.position else ():
+            state[key] = self.names.now(state[key], event.position)
+        return state
+
+    def _with_tags(self, body: dict[str, Any], newest: Event | None) -> dict[str, Any]:
+        """Return a body that only refuses tags with the tags that its item has, if it has some."""
+        if newest is None or "y" in body:
+            return body
+        state = self._state(newest)
+        if "y" not in state or _record(state) != _record(body):
+            return body
+        tags = [tag for tag in state["y"] if tag not in body["no"]]
+        no = [*dict.fromkeys([*state.get("no", ()), *body["no"]])]
+        return {**state, "y": tags, "no": no}
 
     # ------------------------------------------------------------------ the thread
+    def _work(self) -> None:
+        self._run()
+        with self._wake:
+            self._has_ended = True
+        if self._is_left:
+            self._release()
+
     def _run(self) -> None:
         try:
             self._load()
@@ -348,6 +521,8 @@ class Service:
                 if self.log.position - self._snapshot_at >= self.snapshot_events:
                     self._try_snapshot()
             self._try_snapshot()
+        except _Stopped:
+            self._ready.set()
         except BaseException as error:
             logger.exception("the writer failed")
             self.failure = error
@@ -413,12 +588,14 @@ class Service:
                 raise
 
     def _do_snapshot(self, change: Change) -> None:
-        try:
-            self._snapshot()
-        except OSError as error:
+        error = self._try_snapshot()
+        if error is None:
+            change.done.set_result(Done(1, 0, self.log.position))
+        elif isinstance(error, OSError):
             change.done.set_exception(LogFull(f"the snapshot cannot be written: {error}"))
         else:
-            change.done.set_result(Done(1, 0, self.log.position))
+            words = f"the snapshot cannot be written: {_words(error)}; nothing else is changed"
+            change.done.set_exception(Refused(words, status=500))
 
     def _do_pool(self, change: Change) -> None:
         ids = [body["id"] for body in change.bodies]
@@ -452,7 +629,9 @@ class Service:
         written: list[tuple[_Plan, list[Event]]] = []
         refused: list[tuple[Change, Exception]] = []
         told = self._suggest_together(group)
+        self._void_failed()
         with self.log.transaction():
+            self.log.tidy_pool()
             for change in group:
                 try:
                     plan = self._plan(change, told)
@@ -466,19 +645,24 @@ class Service:
                 events = []
                 for event in plan.events:
                     position = self.log.append(event)
-                    events.append(_at(event, position))
+                    events.append(replace(event, position=position))
+                    if event.kind == "auto" and is_checked(event.body["id"]):
+                        self.log.put_in_pool([(event.body["id"], _record(event.body))])
                 written.append((plan, events))
         for change, why in refused:
             change.done.set_exception(why)
         all_events = [event for _, events in written for event in events if event.refused is None]
         failed = self._apply(all_events)
+        with contextlib.suppress(LogFull):  # before the next change at the latest
+            self._void_failed()
         self._note(all_events, failed)
         self._publish()
         for plan, events in written:
             self.n_duplicates += plan.duplicates
-            errors = [failed[event.position] for event in events if event.position in failed]
+            errors = [event.position for event in events if event.position in failed]
             if errors:
-                plan.change.done.set_exception(Refused(_words(errors[0])))
+                words = _told(errors[0], failed[errors[0]])
+                plan.change.done.set_exception(Refused(words))
             else:
                 last = events[-1].position if events else self.log.position
                 n = sum(event.refused is None for event in events)
@@ -490,15 +674,23 @@ class Service:
         plan = _Plan(change)
         planned: dict[str, Event] = {}
         known_keys: dict[str, Event] = {}
-        for body, key in zip(change.bodies, change.keys, strict=True):
+        versions = change.versions or [None] * len(change.bodies)
+        for body, key, version in zip(change.bodies, change.keys, versions, strict=True):
+            if change.kind == "learn" and "y" not in body:
+                newest = planned.get(body["id"]) or self.log.newest(body["id"], own=True)
+                body = self._with_tags(body, newest)
             if key is not None and self._is_answered(key, change.kind, body, known_keys):
                 plan.duplicates += 1
                 continue
             is_new, refused = False, None
+            now = None if body.get("id") in planned else self._newer(body, version)
             if change.kind == "learn":
                 newest = planned.get(body["id"]) or self.log.newest(body["id"], own=True)
+                newest = None if newest is not None and newest.kind == "auto" else newest
                 is_new = not self._will_be_stored(body["id"], newest)
-                if key is None and not is_new and newest and self._is_same(newest, body):
+                is_same = not is_new and newest is not None and self._is_same(newest, body)
+                # Two people who say the same do not contradict each other.
+                if is_same and (key is None or now is not None):
                     plan.duplicates += 1
                     continue
             elif not self._is_possible(change.kind, body):
@@ -506,7 +698,12 @@ class Service:
                 if key is None:
                     continue
                 refused = ""  # the key is kept: should the item come later, a retry is no other
-            event = Event(change.kind, key or f"auto:{uuid.uuid4().hex}", body, refused=refused)
+            if version is not None and now is not None and refused is None:
+                raise Conflict(body["id"], version, now)
+            event = Event(
+                change.kind, key or f"auto:{uuid.uuid4().hex}", body, refused=refused,
+                who=change.who, source=change.source,
+            )  # fmt: skip
             plan.events.append(event)
             plan.is_new.append(is_new)
             known_keys[event.key] = event
@@ -515,6 +712,14 @@ class Service:
         if change.kind == "learn" and plan.events:
             self._suggest_first(plan, told)
         return plan
+
+    def _newer(self, body: dict[str, Any], version: int | None) -> int | None:
+        """Return the version of an item, if it is another than the caller has seen."""
+        if version is None:
+            return None
+        newest = self.log.newest(body["id"], own=True)
+        now = 0 if newest is None else newest.position
+        return now if now != version else None
 
     def _is_answered(
         self, key: str, kind: str, body: dict[str, Any], planned: dict[str, Event]
@@ -533,23 +738,50 @@ class Service:
         return True
 
     def _is_same(self, newest: Event, body: dict[str, Any]) -> bool:
-        """Return whether learning ``body`` would change nothing."""
-        now = {**newest.body, "y": self.tags_now(newest) if newest.position else newest.body["y"]}
-        return {**now, "y": sorted(now["y"])} == {**body, "y": sorted(body["y"])}
+        """Return whether learning ``body`` would change nothing.
+
+        It is the same also if it names its tags as they were called when it was learnt, unless
+        another tag has such a name now.
+        """
+        if "y" not in body or "y" not in newest.body:
+            return newest.body == body
+        if {**newest.body, "y": None} != {**body, "y": None}:
+            return False
+        given, then = set(body["y"]), set(newest.body["y"])
+        now = set(self.tags_now(newest)) if newest.position else then
+        return given == now or (given == then and not (then - now) & {*self.read().view.tags})
 
     def _is_possible(self, kind: str, body: dict[str, Any]) -> bool:
         """Return whether there is something to do; refuse what cannot be."""
         known_tags = self.read().view.tags
+        if kind == "auto":  # what a person has said stands
+            newest = self.log.newest(body["id"], own=True)
+            same = newest is not None and newest.body == body
+            learnt = newest is not None and newest.kind == "learn"
+            return not same and not learnt and not self._is_stored(body["id"])
+        if kind == "refit":
+            return self.read().view.n_items > 0
         if kind == "forget":
-            return self._is_known(body["id"])
+            newest = self.log.newest(body["id"], own=True)
+            if newest is None:
+                return self._is_stored(body["id"])
+            if newest.kind == "auto":
+                words = "the tags of {!r} were applied without asking; tag it to replace them"
+                raise Refused(words.format(body["id"]), "ids")
+            if hasattr(self._tagger.learner, "has_item") and not self._is_stored(body["id"]):
+                raise Refused(f"no stored item is called {body['id']!r}", "ids")  # a window lost it
+            return True
         named = {
             "rename": [body.get("old")],
             "merge": body.get("tags"),
             "remove": [body.get("tag")],
+            "exclusive": body.get("tags"),
+            "promise": [body.get("tag")],
+            "describe": [body.get("tag")],
         }
-        for tag in named[kind] or ():
+        for tag in named.get(kind) or ():
             if tag not in known_tags:
-                where = {"rename": "old", "merge": "tags", "remove": "tag"}[kind]
+                where = {"rename": "old", "merge": "tags", "exclusive": "tags"}.get(kind, "tag")
                 raise Refused(f"{where} must be known, got {tag!r}", where, 404)
         if kind == "rename" and body["new"] in known_tags:
             raise Refused(
@@ -592,7 +824,7 @@ class Service:
 
     def _suggest_first(self, plan: _Plan, together: dict[int, Any]) -> None:
         """Keep what is suggested for new items before they are learnt; refuse what cannot be."""
-        if together:
+        if together and all(id(event.body) in together for event in plan.events):
             told = [together[id(event.body)] for event in plan.events]
         else:
             try:
@@ -601,41 +833,102 @@ class Service:
                 raise Refused(str(error), "items") from error
         for i, suggestion in enumerate(told):
             if plan.is_new[i]:
-                event = plan.events[i]
-                plan.events[i] = Event(
-                    event.kind, event.key, event.body, [*suggestion.tags], time=event.time
-                )
+                plan.events[i] = replace(plan.events[i], suggested=[*suggestion.tags])
 
     # ------------------------------------------------------------------ learning
     def _apply(self, events: Sequence[Event]) -> dict[int, Exception]:
-        """Change the tagger; return the events that it did not take, with the reasons."""
+        """Change the tagger; return the events on which it failed, with the errors.
+
+        Afterwards the state is that of a log without these events.
+        """
+        error = try_events(self._tagger, events)
+        if error is None:
+            return {}
+        if len(events) == 1:
+            return self._pass_over(events[0], error)
+        self._go_back(events[0].position)
         failed: dict[int, Exception] = {}
-        for run in _runs(events):
-            failed.update(self._apply_run(run))
-        for position, error in failed.items():
-            # Where that cannot be written, a replay finds out again.
-            with contextlib.suppress(LogFull):
-                self.log.refuse(position, _words(error))
+        for event in events:
+            error = try_events(self._tagger, [event])
+            if error is not None:
+                failed |= self._pass_over(event, error)
         return failed
 
-    def _apply_run(self, run: list[Event]) -> dict[int, Exception]:
-        try:
-            apply_events(self._tagger, run)
-        except (ValueError, KeyError) as error:
-            if len(run) == 1:
-                return {run[0].position: error}
-            # A rejected call changes nothing, so the events of the run can go one by one.
-            single = (self._apply_run([event]) for event in run)
-            return {position: why for failed in single for position, why in failed.items()}
-        return {}
+    def _pass_over(self, event: Event, error: Exception) -> dict[int, Exception]:
+        """Report an event on which the tagger failed, and restore the state before it."""
+        self._report(event, error)
+        self._unmarked[event.position] = error
+        self._go_back(event.position)
+        return {event.position: error}
+
+    def _report(self, event: Event, error: Exception) -> None:
+        if _is_refusal(error):
+            self.n_rejected += 1
+            logger.warning("the tagger did not take event %d: %s", event.position, _words(error))
+        else:
+            logger.error(
+                "the tagger failed on event %d (%s), which is quarantined: %s",
+                event.position, event.kind, _words(error), exc_info=error,
+            )  # fmt: skip
+
+    def _go_back(self, position: int) -> None:
+        """Restore the state before an event: a snapshot, and the events between."""
+        self._tagger, at = self.snapshots.newest(self._type, below=position)
+        if position - at > REPLAY_ITEMS:  # soon a snapshot, lest the next time takes as long
+            self._snapshot_at = -self.snapshot_events
+        with contextlib.closing(self.log.after(at)) as events:
+            for run in blocks(events):
+                self._stop_if_closing()
+                before = (event for event in run if event.position < position)
+                again = [event for event in before if event.position not in self._unmarked]
+                error = try_events(self._tagger, again)
+                if error is not None:
+                    raise RuntimeError(
+                        f"events {again[0].position} to {again[-1].position} were learnt before "
+                        "and cannot be learnt again"
+                    ) from error
+                if run[-1].position >= position:
+                    return
+
+    def _stop_if_closing(self) -> None:
+        if self._closing and not self._ready.is_set():
+            raise _Stopped
+
+    def _void_failed(self) -> None:
+        """Write down which events failed, so that no replay tries them again.
+
+        Raises
+        ------
+        LogFull
+            It cannot be written now.
+        """
+        if not self._unmarked:
+            return
+        with self.log.transaction():
+            for position, error in self._unmarked.items():
+                kind = "reject" if _is_refusal(error) else "quarantine"
+                body = {"position": position, "why": _told(position, error)}
+                key = f"{kind}:{position}"
+                self.log.append(Event(kind, key, body, source="service"))
+        self._unmarked.clear()
+        self.quarantined = self.log.quarantined()
 
     def _note(self, events: Sequence[Event], failed: dict[int, Exception]) -> None:
-        """Keep what follows from events: outcomes, tag changes, the pool."""
+        """Keep what follows from events: outcomes, names of tags, the pool."""
         done = [event for event in events if event.position not in failed]
         self.n_learnt += sum(event.kind == "learn" for event in done)
-        self._tag_changes += [event for event in done if event.kind not in ("learn", "forget")]
-        self.pool.take(event.body["id"] for event in done if event.kind == "learn")
+        for event in done:
+            self.names.add(event.position, event.does.moves(event.body))
+        learnt = [event.body for event in done if event.kind == "learn"]
+        self.pool.take(body["id"] for body in learnt if "y" in body)
+        for body in learnt:
+            self.leases.end(body["id"])
+        applied = [event.body for event in done if event.kind == "auto"]
+        self.pool.take(body["id"] for body in applied if not is_checked(body["id"]))
+        self.pool.put((b["id"], _record(b)) for b in applied if is_checked(b["id"]))
         self.progress.add(outcomes(done))
+        if self.quarantined:
+            self.quarantined = self.log.quarantined()
 
     def _publish(self) -> None:
         view = self._tagger.view()
@@ -647,74 +940,82 @@ class Service:
         """Open the newest whole snapshot and replay what came after it."""
         try:
             self._restore()
-        except OSError as error:
-            # An event in the middle is damaged: keep those before it.
+            with contextlib.suppress(LogFull):  # before the next change at the latest
+                self._void_failed()
+        except _TooManyFailed as error:
+            self.held = str(error)
             logger.error("%s", error)
-            self.log.recover()
-            self._restore()
-        self._tag_changes = self.log.tag_changes()
+        self._read_names()
+        self.quarantined = self.log.quarantined()
+        self.n_lost = sum(
+            event.body["last"] - event.body["first"] + 1 for event in self.log.of_kinds("gap")
+        )
         self.pool.put(self.log.pool())
         self.progress.add(outcomes(self.log.last_suggested(KEPT)))
         self.doing = "warming up (the first start after an installation compiles)"
         warm_up(self._type)
         self._publish()
         self.doing = "learning what a new folder begins with"
-        if self.log.position == 0 and not len(self.pool) and self._tagger.view().n_items == 0:
+        is_new = self.log.position == 0 and not len(self.pool)
+        if is_new and not self.held and self._tagger.view().n_items == 0:
             for change in self.first:
                 self._do([change])
 
+    def _read_names(self, until: int | None = None) -> None:
+        """Read all changes of the names of tags, up to a position."""
+        self.names = TagNames()
+        for event in self.log.of_kinds(*(name for name, kind in KINDS.items() if kind.renames)):
+            if event.position not in self._unmarked and (until is None or event.position <= until):
+                self.names.add(event.position, event.does.moves(event.body))
+
     def _restore(self) -> None:
         self.doing = "opening the newest snapshot"
-        self._tagger, position = self._newest_snapshot()
+        self._tagger, position = self.snapshots.newest(self._type)
         self._snapshot_at = position
-        self.log.skip_to(position)
         self.replayed = 0
-        run: list[Event] = []
-        expected = position
-        for event in self.log.after(position):
-            run.append(event)
-            self.replayed += 1
-            self.doing = f"replaying the log, {self.replayed:,} events"
-            expected = event.position
-            if len(run) == REPLAY_ITEMS:
+        with contextlib.closing(self.log.after(position)) as events:
+            for run in blocks(events):
+                self._stop_if_closing()
+                self.doing = f"replaying the log, {self.replayed:,} events"
                 self._apply(run)
-                run = []
-        self._apply(run)
-        logger.info("state at position %d, %d events replayed", expected, self.replayed)
+                self.replayed += len(run)
+                if len(self._unmarked) > MOST_FAILED:
+                    self._unmarked.clear()
+                    raise _TooManyFailed(
+                        f"More than {MOST_FAILED} changes of the log cannot be learnt, so this "
+                        "version or this machine is to blame and not the changes. Questions are "
+                        f"answered as of position {run[-1].position}; changes are refused. "
+                        "Nothing is lost: the log of the service says what went wrong."
+                    )
+        logger.info("state at position %d, %d events replayed", self.log.position, self.replayed)
 
-    def _newest_snapshot(self) -> tuple[Tagger, int]:
-        for path in sorted(self._snapshots.glob("*.tgs"), reverse=True):
-            if not path.stem.isdigit():
-                continue
-            try:
-                return self._type.open(path), int(path.stem)
-            except (ValueError, OSError) as error:
-                logger.error("snapshot %s is damaged (%s); using the one before", path, error)
-                os.replace(path, path.with_suffix(".damaged"))
-        base = self.folder / "base.tgs"
-        return (self._type.open(base) if base.exists() else self._type()), 0
-
-    def _try_snapshot(self) -> None:
-        try:
-            self._snapshot()
-        except OSError as error:
-            logger.error("the snapshot was not written, and is not needed to go on: %s", error)
-            self._snapshot_at = self.log.position  # not again at once
-
-    def _snapshot(self) -> None:
+    def _try_snapshot(self) -> Exception | None:
+        """Write a snapshot; if that fails, report it and return the error."""
+        if self.held:
+            return None
         position = self.log.position
-        path = self._snapshots / f"{position:012d}.tgs"
-        if position == 0 or path.exists() or not self.read().view.n_items:
-            return
-        start = time.perf_counter()
-        self._tagger.save(path)
-        self._snapshot_at = position
-        self.n_snapshots += 1
-        kept = sorted(p for p in self._snapshots.glob("*.tgs") if p.stem.isdigit())
-        for old in kept[:-SNAPSHOTS_KEPT]:
-            old.unlink()
-        took = time.perf_counter() - start
-        logger.info("snapshot at position %d written in %.2f s", position, took)
+        try:
+            self._void_failed()  # a snapshot would hide them from the next replay
+            if position and self.read().view.n_items:
+                self.n_snapshots += self.snapshots.save(self._tagger, self.log.position)
+            self.snapshot_problem = ""
+        except Exception as error:  # whatever it is, the log has everything
+            logger.error(
+                "the snapshot was not written, and is not needed to go on: %s",
+                _words(error), exc_info=error,
+            )  # fmt: skip
+            self.n_snapshots_failed += 1
+            self.snapshot_problem = type(error).__name__
+            return error
+        finally:
+            self._snapshot_at = self.log.position  # not again at once
+        return None
+
+    def _remove_leftovers(self) -> None:
+        """Remove what a kill left behind in the middle of writing a file."""
+        names = ("base.new", "tokens.json.new", "label-studio.new")
+        for path in (*(self.folder / n for n in names), *self.snapshots.folder.glob("*.new")):
+            path.unlink(missing_ok=True)
 
     def _keep_base(self, model: Path | None) -> None:
         """Copy the model file to start from, once."""
@@ -729,10 +1030,13 @@ class Service:
             raise OSError(f"{self.folder} must be new to start from {model}, got events in it")
         self._type.open(model)  # not a damaged one
         new = base.with_suffix(".new")
-        shutil.copyfile(model, new)
-        with open(new, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(new, base)
+        try:
+            shutil.copyfile(model, new)
+            with open(new, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(new, base)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def _usual_tagger() -> TaggerType:
@@ -742,23 +1046,56 @@ def _usual_tagger() -> TaggerType:
     return made
 
 
-def _at(event: Event, position: int) -> Event:
-    return Event(
-        event.kind, event.key, event.body, event.suggested, event.refused, position, event.time
-    )
-
-
 def _words(error: Exception) -> str:
     """Return what an error says; that of a KeyError stands in quotes otherwise."""
     said = error.args[0] if isinstance(error, KeyError) and error.args else error
     return str(said) or type(error).__name__
 
 
+def _is_refusal(error: Exception) -> bool:
+    """Return whether the tagger says that an event cannot be, and has not just failed on it."""
+    return isinstance(error, (ValueError, KeyError)) and not isinstance(
+        error, np.linalg.LinAlgError
+    )
+
+
+def _told(position: int, error: Exception) -> str:
+    """Return what the sender of an event is told on which the tagger failed."""
+    if _is_refusal(error):
+        return _words(error)
+    return (
+        f"event {position} is written down, but the tagger failed on it "
+        f"({type(error).__name__}: {_words(error)[:300]}); it is quarantined, and the service goes "
+        f"on without it. To try it again, stop the service: tagstream log retry DIR {position}"
+    )
+
+
+def _loss_words(losses: Sequence[Loss]) -> str:
+    """Return what is missing, and what to do."""
+    n = sum(loss.last - loss.first + 1 for loss in losses)
+    where = ", ".join(map(str, losses[:5])) + (", …" if len(losses) > 5 else "")
+    return (
+        f"At least {n} events are missing from the log or damaged: {where}. Questions are answered "
+        "from what is left; changes are refused. Put a good copy of events.db back; or, to go on "
+        "without these events: tagstream serve DIR --accept-loss"
+    )
+
+
+def is_checked(name: str) -> bool:
+    """Return whether a person checks the tags that are applied to an item: one item in twenty."""
+    return zlib.crc32(name.encode()) % CHECKED == 0
+
+
+def blocks(events: Iterator[Event]) -> Iterator[list[Event]]:
+    while block := [*islice(events, REPLAY_ITEMS)]:
+        yield block
+
+
 def _record(body: dict[str, Any]) -> dict[str, Any]:
     return {name: body[name] for name in ("text", "x") if name in body}
 
 
-def _runs(events: Sequence[Event]) -> Iterator[list[Event]]:
+def runs(events: Sequence[Event]) -> Iterator[list[Event]]:
     """Cut events into runs of learn events and single others."""
     run: list[Event] = []
     for event in events:
@@ -777,45 +1114,93 @@ def apply_events(tagger: Tagger, run: Sequence[Event]) -> None:
     """Make the change of one event, or of a run of learn events, on a tagger."""
     if run[0].kind == "learn":
         tagger.learn([event.body for event in run])
-    else:
+    elif run[0].does.changes:
         tagger.change(run[0].kind, **run[0].body)
 
 
+def try_events(tagger: Tagger, events: Sequence[Event]) -> Exception | None:
+    """Make the changes of events on a tagger; return the error if it fails, whatever it is.
+
+    The tagger may be half changed then.
+    """
+    try:
+        for run in runs(events):
+            apply_events(tagger, run)
+    except Exception as error:
+        return error
+    return None
+
+
 def outcomes(events: Sequence[Event]) -> list[Outcome]:
+    """Return what was suggested for the items of the random half, and their tags.
+
+    The other half is offered because the model is unsure of it, so it would look worse than it is.
+    """
     return [
         Outcome(event.position, frozenset(event.suggested), frozenset(event.body["y"]))
         for event in events
-        if event.suggested is not None
+        if event.suggested is not None and "y" in event.body and is_random(event.body["id"])
     ]
 
 
-def warm_up(tagger: TaggerType) -> None:
-    """Learn and suggest with a tagger of its own, so that what must be compiled is compiled."""
-    scratch = tagger()
-    words = ("sort", "list", "sea", "swim", "soup", "salt")
-    scratch.learn(
-        [
-            {"id": f"{i}", "text": f"{words[i % 6]} {words[i // 6 % 6]}", "y": [words[i % 3]]}
-            for i in range(64)
-        ]
+def retry(folder: Path, position: int) -> int:
+    """Append a quarantined event anew, for the next start to learn; return its new position.
+
+    The service must not run meanwhile.
+
+    Raises
+    ------
+    OSError
+        The folder is in use, or its log is damaged.
+    ValueError
+        There is no such event, or its item was changed since.
+    """
+    path = folder / "events.db"
+    if not path.exists():
+        raise OSError(f"{folder} must be the folder of a service, got no events.db in it")
+    with contextlib.closing(_lock(folder, "stop the service first")):
+        log, losses = open_log(path, Snapshots(folder).last_known())
+        try:
+            if losses:
+                raise OSError(_loss_words(losses))
+            return _append_again(log, position)
+        finally:
+            log.close()
+            remove_copy(path)
+
+
+def _append_again(log: EventLog, position: int) -> int:
+    event = log.find(position)
+    if event is None or not event.is_quarantined:
+        known = ", ".join(str(found) for found, _ in log.quarantined()) or "none"
+        raise ValueError(
+            f"POSITION must be that of a quarantined event, got {position}; quarantined: {known}"
+        )
+    newest = None if event.item is None else log.last_of_item(event.item)
+    if newest is not None and newest > position:
+        raise ValueError(
+            f"the item of event {position} must not have changed since, got event {newest}; "
+            "a retry would undo that"
+        )
+    n = len(log.keys(f"retry:{position}:"))
+    again = Event(
+        event.kind, f"retry:{position}:{n + 1}", event.body, who="local", source="command"
     )
-    view = scratch.view()
-    view.suggest([{"text": "sort a list"}])
-    view.explain({"text": "sort a list"})
+    with log.transaction():
+        return log.append(again)
 
 
-def _lock(folder: Path) -> Any:
+def _lock(folder: Path, what_to_do: str = "") -> Any:
     """Return a file that is locked as long as it is open."""
-    import fcntl
-
     file = open(folder / "lock", "a+")  # noqa: SIM115 - it stays open while the service lives
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locks.lock(file.fileno())
     except OSError as error:
         file.seek(0)
         owner = file.read().strip() or "another process"
         file.close()
-        raise OSError(f"{folder} must not be served twice, got a lock of {owner}") from error
+        hint = f"; {what_to_do}" if what_to_do else ""
+        raise OSError(f"{folder} must not be served twice, got a lock of {owner}{hint}") from error
     file.truncate(0)
     file.write(f"process {os.getpid()}")
     file.flush()

@@ -5,6 +5,8 @@ const MOST_CHIPS = 12;
 const SHOWN_FROM = 0.05;
 const REFRESH_MS = 5000;
 
+const TAB = Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => b.toString(16).padStart(2, "0")).join("");
+
 const state = {
   id: null, x: null, source: "paste", before: null, // the item under work; its tags if it was learnt before
   scores: {}, ticked: new Set(), added: [], touched: false, // touched: the person has chosen tags
@@ -13,11 +15,11 @@ const state = {
 
 // ------------------------------------------------------------------ talking to the service
 class Problem extends Error {
-  constructor(message, status = 0) { super(message); this.status = status; }
+  constructor(message, status = 0, now = undefined) { super(message); this.status = status; this.now = now; }
 }
 
 async function call(method, path, body) {
-  const headers = {};
+  const headers = { "X-Tagstream-Source": "page" };
   const token = sessionStorage.getItem("token");
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -31,7 +33,7 @@ async function call(method, path, body) {
   if (answer.status === 401 && await askForToken()) return call(method, path, body);
   let told = {};
   try { told = await answer.json(); } catch { /* the status says it */ }
-  if (!answer.ok) throw new Problem(told.error || `The service answered ${answer.status}.`, answer.status);
+  if (!answer.ok) throw new Problem(told.error || `The service answered ${answer.status}.`, answer.status, told.now);
   return told;
 }
 
@@ -46,7 +48,7 @@ function say(message) { $("status").textContent = message; }
 async function kindly(work) {
   try {
     const result = await work();
-    if (!state.away) show("");
+    if (!state.away && !state.stays) show("");
     return result;
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
@@ -86,6 +88,37 @@ function askForToken() {
   return tokenAsked;
 }
 
+// ------------------------------------------------------------------ several people
+const RENEW_MS = 120000;
+
+// Others are not offered an item while this window has it.
+async function lease(id) {
+  try {
+    await call("POST", "/v1/lease", { id, tab: TAB });
+    return true;
+  } catch (problem) {
+    if (!(problem instanceof Problem) || problem.status !== 409) throw problem;
+    return false;
+  }
+}
+
+function release(id) {
+  call("POST", "/v1/lease/release", { id, tab: TAB }).catch(() => { /* it ends by itself */ });
+}
+
+// Somebody else has changed the item: show both answers, and let the person decide.
+function showConflict(now) {
+  if (!now) {
+    show("Somebody else has forgotten this item meanwhile. Your tags are kept here; learn again to bring it back.");
+    state.version = 0;
+    return;
+  }
+  const theirs = now.y.join(", ") || "no tags", mine = [...state.ticked].join(", ") || "no tags";
+  show(`${now.by ?? "Somebody else"} has tagged this item meanwhile: ${theirs}. Your answer, ${mine}, was not saved. Learn again to replace theirs.`);
+  state.version = now.version;
+  state.before = now.y;
+}
+
 const random = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
 
 // ------------------------------------------------------------------ making elements
@@ -112,8 +145,11 @@ function current() {
 }
 
 function take(item, source, tags = null) {
+  state.stays = false;
+  if (state.source === "pool" && state.id !== null && state.id !== item?.id) release(state.id);
   Object.assign(state, {
     id: item?.id ?? null, x: item?.x ?? null, source, before: tags,
+    version: item?.version ?? (source === "item" ? item.position : 0), // what this person has seen
     scores: {}, ticked: new Set(tags ?? []), added: [...(tags ?? [])], touched: tags !== null,
   });
   $("item").value = item ? shown(item) : "";
@@ -125,6 +161,14 @@ function take(item, source, tags = null) {
   }[source];
   closeReasons();
   drawChips();
+  if (item && source === "pool") {
+    kindly(async () => {
+      if (await lease(item.id) || state.id !== item.id) return;
+      await refresh(true);
+      await take(state.next?.find((other) => other.id !== item.id) ?? null, state.next?.length ? "pool" : "paste");
+      say("Somebody else is tagging that item; here is another one.");
+    });
+  }
   return suggest();
 }
 
@@ -202,6 +246,7 @@ async function learn() {
   const item = current();
   if (!item || learning) return;
   learning = true;
+  state.stays = false;
   const y = [...state.ticked];
   const { source, before } = state;
   const id = state.id ?? `page-${random()}`;
@@ -210,10 +255,20 @@ async function learn() {
   const key = state.key?.y === y.join("\n") && state.key.id === id ? state.key : { id, y: y.join("\n"), key: `page-${random()}` };
   state.key = key;
   await kindly(async () => {
-    await call("POST", "/v1/learn", { items: [{ id, ...item, y, key: key.key }] });
+    let done;
+    try {
+      done = await call("POST", "/v1/learn", { items: [{ id, ...item, y, key: key.key, version: state.version }] });
+    } catch (problem) {
+      if (problem.status !== 409 || problem.now === undefined) throw problem;
+      state.key = null;
+      showConflict(problem.now);
+      state.stays = true; // the message, until the person acts
+      return;
+    }
     state.key = null;
-    state.undo.push({ item: { id, ...item }, source, before, y });
-    $("undo").disabled = false;
+    if (done.n) state.undo.push({ item: { id, ...item }, source, before, y, version: done.position });
+    $("undo").disabled = state.undo.length === 0;
+    state.asked += 1; // a suggestion that is still under way must not speak over this
     say(y.length ? `Learnt: ${y.join(", ")}` : "Learnt: no tags.");
     await refresh(true);
     const next = source === "pool" ? state.next?.find((other) => other.id !== id) : undefined;
@@ -227,18 +282,27 @@ async function learn() {
 async function undo() {
   const last = state.undo.at(-1);
   if (!last) return;
+  state.stays = false;
   await kindly(async () => {
-    const { item, source, before } = last;
-    if (before) {
-      await call("POST", "/v1/learn", { items: [{ ...item, y: before, key: `page-${random()}` }] });
-    } else {
-      await call("POST", "/v1/forget", { ids: [item.id] });
-      if (source === "pool") await call("POST", "/v1/pool", { items: [item] });
+    const { item, source, before, version } = last;
+    let undone;
+    try {
+      undone = before
+        ? await call("POST", "/v1/learn", { items: [{ ...item, y: before, key: `page-${random()}`, version }] })
+        : await call("POST", "/v1/forget", { ids: [item.id], version });
+    } catch (problem) {
+      if (problem.status !== 409) throw problem;
+      state.undo.pop();
+      $("undo").disabled = state.undo.length === 0;
+      state.stays = true;
+      show(`${problem.now?.by ?? "Somebody else"} has changed this item since, so your change was not undone.`);
+      return;
     }
+    if (!before && source === "pool") await call("POST", "/v1/pool", { items: [item] });
     state.undo.pop();
     $("undo").disabled = state.undo.length === 0;
     await refresh(true);
-    await take(item, source, before);
+    await take({ ...item, version: before ? undone.position : 0 }, source, before);
     if (!before) {
       state.touched = true;
       state.added = [...last.y];
@@ -396,14 +460,22 @@ function drawProgress(told) {
 }
 
 // Everything that shows the state of the service; only what changed is asked for.
+async function showWarnings() {
+  let told = {};
+  try { told = await (await fetch("/health/ready")).json(); } catch { /* the next call says it */ }
+  $("warnings").textContent = (told.warnings ?? []).join(" ");
+  $("warnings").hidden = !told.warnings;
+}
+
 async function refresh(always = false) {
+  showWarnings();
   await kindly(async () => {
     const info = await call("GET", "/v1/info");
     const mark = `${info.position}/${info.n_pool}`;
     if (!always && mark === state.position) return;
     state.position = mark;
     const [tags, progress, recent, next] = await Promise.all([
-      call("GET", "/v1/tags"), call("GET", "/v1/progress"), call("GET", "/v1/items?n=6"), call("GET", "/v1/next?n=8"),
+      call("GET", "/v1/tags"), call("GET", "/v1/progress"), call("GET", "/v1/items?n=6"), call("GET", `/v1/next?n=8&tab=${TAB}`),
     ]);
     drawTags(tags.tags);
     drawProgress(progress);
@@ -507,5 +579,6 @@ document.addEventListener("keydown", (event) => {
 });
 
 setInterval(() => { if (!document.hidden && !state.away && !learning) refresh(); }, REFRESH_MS);
+setInterval(() => { if (!state.away && state.source === "pool" && state.id !== null) lease(state.id).catch(() => { /* told elsewhere */ }); }, RENEW_MS);
 take(null, "paste");
 refresh(true);

@@ -9,7 +9,26 @@ function make(name, options = {}, ...children) {
   return node;
 }
 
-const api = await (await fetch("/openapi.json")).json();
+const place = document.getElementById("api");
+
+// With tokens, the description needs one too: that of the page in this tab, or one that is typed in.
+async function load() {
+  const token = sessionStorage.getItem("token");
+  const answer = await fetch("/openapi.json", token ? { headers: { Authorization: `Bearer ${token}` } } : {});
+  if (answer.ok) return answer.json();
+  if (answer.status !== 401) throw new Error(`The service answered ${answer.status}.`);
+  return new Promise((resolve) => {
+    const input = make("input", { type: "password", id: "token", autocomplete: "off" });
+    const button = make("button", { type: "button", text: "Use it" });
+    button.addEventListener("click", () => {
+      sessionStorage.setItem("token", input.value.trim());
+      resolve(load());
+    });
+    place.replaceChildren(make("p", {}, make("label", { for: "token", text: "A token is needed: " }), input, button));
+  });
+}
+
+const api = await load();
 const resolve = (schema) => schema?.$ref ? api.components.schemas[schema.$ref.split("/").at(-1)] : schema;
 
 // One line of what a value may be, as a reader would say it.
@@ -32,6 +51,7 @@ function operation(path, method, told) {
   return make("article", {},
     make("div", { class: "path", text: `${method.toUpperCase()} ${path}` }),
     make("p", { text: told.description ?? told.summary }),
+    make("p", { class: "hint", text: told["x-role"] === "open" ? "Needs no token." : `Needs the role ${told["x-role"]}.` }),
     query && make("p", { class: "hint", text: `Query: ${query}` }),
     body && make("pre", {}, make("code", { text: shape(body) })));
 }
@@ -41,7 +61,7 @@ const sections = api.tags.map(({ name, description }) => {
     Object.entries(methods).filter(([, told]) => told.tags?.includes(name)).map(([method, told]) => operation(path, method, told)));
   return make("section", {}, make("h2", { text: name }), make("p", { class: "hint", text: description }), ...operations);
 });
-document.getElementById("api").replaceChildren(
+place.replaceChildren(
   make("p", { text: `${api.info.title} ${api.info.version}. ${api.info.description}` }),
   make("p", { class: "hint", text: "Errors are {\"error\": …, \"field\"?: …}. With tokens, send Authorization: Bearer <token>." }),
   ...sections);

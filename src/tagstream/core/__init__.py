@@ -1,0 +1,1 @@
+"""The compiled loops, over plain arrays: products, votes, exact search, similarity."""

@@ -1,0 +1,1 @@
+"""Vectors in registers for loops that the compiler does not vectorise by itself."""

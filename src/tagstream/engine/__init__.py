@@ -1,0 +1,1 @@
+"""What learns: the embedding of rows, and fits of P that run while learning goes on."""

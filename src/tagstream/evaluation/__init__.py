@@ -1,0 +1,1 @@
+"""Measures, folds, hold-out and test-then-train."""

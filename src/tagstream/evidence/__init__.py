@@ -1,0 +1,1 @@
+"""The evidence for each label, and the online models that weigh it."""

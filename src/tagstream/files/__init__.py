@@ -1,0 +1,1 @@
+"""Models in one file: written, read, and brought up from older formats."""

@@ -1,0 +1,48 @@
+"""Locks on files: one process at a time.
+
+The system releases a lock when the process that holds it ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+__all__ = ["lock", "take"]
+
+_LOCKED_BYTE = 1 << 30  # on Windows, where the locked part of a file cannot be read by others
+
+
+def lock(handle: int) -> None:
+    """Lock an open file, or raise BlockingIOError if another process has locked it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+        finally:
+            os.lseek(handle, 0, os.SEEK_SET)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def take(place: str) -> int:
+    """Create and lock a file that its holder removes in the end; return its descriptor."""
+    while True:
+        handle = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            lock(handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        # Its last holder may have removed the file between the two calls.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(place)):
+                return handle
+        os.close(handle)

@@ -1,0 +1,189 @@
+"""Which stored tags are wrong?
+
+Each stored item is asked about without itself, which gives a probability p_j for each tag.  A set S
+of tags has an expected F1 of about
+
+    E(S) = 2·Σ_{j∈S} p_j / (|S| + Σ_j p_j),        E(∅) = Π_j (1 − p_j)
+
+(expected hits over expected sizes; :mod:`tagstream.decision`).  The doubt about an item is
+
+    max_S E(S) − E(tags that it has).
+
+It is zero where the model would give the same tags, small where it is not sure of anything, and
+large where it is sure of other tags.  Tags that are not known are left out of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream.learners.neighbors import Neighbor, StoredBlock
+
+__all__ = ["Doubt", "best_sets", "doubts_of", "expected_f1", "find_doubts"]
+
+Vector = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Progress = Callable[[int, int], None]
+Refused = Mapping[Hashable, Any]  # id to the tags that were refused
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A stored item whose tags look wrong.
+
+    Attributes
+    ----------
+    id : hashable
+    doubt : float
+        Expected F1 of the best tags minus that of the present ones.
+    tags : tuple
+        The tags that it has.
+    remove, add : tuple
+        The tags that should go, and those that are missing; the surest first.
+    scores : dict
+        Score of each of these, asked without the item itself.
+    neighbors : tuple of Neighbor
+        The nearest other items: the reason.
+    text : str or None
+        Its text, if it is kept.
+    """
+
+    id: Hashable
+    doubt: float
+    tags: tuple[Any, ...]
+    remove: tuple[Any, ...]
+    add: tuple[Any, ...]
+    scores: dict[Any, float]
+    neighbors: tuple[Neighbor, ...] = ()
+    text: str | None = None
+
+
+class _Sets(NamedTuple):
+    """The best sets of tags, (m, q), and their expected F1, (m,)."""
+
+    chosen: Bools
+    f1: Vector
+
+
+def expected_f1(p: Vector, chosen: Bools) -> Vector:
+    """Return the expected F1 of sets of tags, (m,), given probabilities (m, q).
+
+    Examples
+    --------
+    >>> p = np.array([[0.8, 0.2], [0.8, 0.2]])
+    >>> expected_f1(p, np.array([[True, False], [False, False]])).round(3).tolist()
+    [0.8, 0.16]
+    """
+    hits, sizes = (p * chosen).sum(axis=1), chosen.sum(axis=1)
+    nothing = np.prod(1 - p, axis=1)
+    total = sizes + p.sum(axis=1)
+    f1: Vector = np.where(sizes > 0, 2 * hits / np.where(total > 0, total, 1), nothing)
+    return f1
+
+
+def best_sets(p: Vector) -> _Sets:
+    """Return for each row of probabilities the set with the highest expected F1.
+
+    It is empty or has the m tags with the highest p.
+
+    Examples
+    --------
+    >>> chosen, f1 = best_sets(np.array([[0.8, 0.2, 0.5], [0.1, 0.0, 0.1]]))
+    >>> chosen.tolist(), f1.round(3).tolist()
+    ([[True, False, True], [False, False, False]], [0.743, 0.81])
+    """
+    n, q = p.shape
+    order = np.argsort(-p, axis=1, kind="stable")
+    hits = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
+    f1 = 2 * hits / (np.arange(1, q + 1) + p.sum(axis=1, keepdims=True))
+    f1 = np.concatenate([np.prod(1 - p, axis=1, keepdims=True), f1], axis=1)
+    size = f1.argmax(axis=1)
+    chosen = np.zeros((n, q), np.bool_)
+    np.put_along_axis(chosen, order, np.arange(q) < size[:, None], axis=1)
+    return _Sets(chosen, f1[np.arange(n), size])
+
+
+def doubts_of(p: Vector, Y: Any, known: Bools) -> Vector:
+    """Return max E(S) − E(Y) of each item, (m,)."""
+    p = np.where(known, p, 0.0)
+    return best_sets(p).f1 - expected_f1(p, (np.asarray(Y) > 0) & known)
+
+
+def find_doubts(
+    model: Any,
+    n: int,
+    refused: Refused,
+    texts: Mapping[Hashable, str],
+    progress: Progress | None = None,
+) -> list[Doubt]:
+    """Return the ``n`` stored items with the largest doubt, most doubtful first.
+
+    Parameters
+    ----------
+    model : learner that keeps items, or a view of one
+    n : int
+    refused : mapping
+        Tags that a person has refused for an item are not proposed again.
+    texts : mapping
+    progress : callable (done, total), optional
+    """
+    total = int(model.n_stored_)
+    values = np.empty(total)
+    for block in model.ask_stored():
+        part = _without_refused(model, block, refused)
+        values[part.positions] = doubts_of(part.scores, part.Y, part.known)
+        if progress is not None:
+            progress(int(part.positions[-1]) + 1, total)
+    worst = np.argsort(-values, kind="stable")[:n]
+    worst = worst[values[worst] > 0]
+    found: list[Doubt] = []
+    for block in model.ask_stored(worst):
+        part = _without_refused(model, block, refused)
+        found += [
+            _doubt(model, part, i, float(values[part.positions[i]]), texts)
+            for i in range(len(part.positions))
+        ]
+    return found
+
+
+def _without_refused(model: Any, block: StoredBlock, refused: Refused) -> StoredBlock:
+    """Return the block with the score 0 for what was refused."""
+    if not refused:
+        return block
+    names, scores = model.classes_.tolist(), block.scores.copy()
+    for i, name in enumerate(model.ids_at(block.positions)):
+        for tag in refused.get(name, ()):
+            if tag in names:
+                scores[i, names.index(tag)] = 0.0
+    return block._replace(scores=scores)
+
+
+def _doubt(
+    model: Any, block: StoredBlock, i: int, value: float, texts: Mapping[Hashable, str]
+) -> Doubt:
+    names, p = model.classes_.tolist(), np.where(block.known[i], block.scores[i], 0.0)
+    has = (block.Y[i] > 0) & block.known[i]
+    best = best_sets(p[None]).chosen[0]
+    (name,) = model.ids_at(block.positions[i : i + 1])
+    go = sorted(np.flatnonzero(has & ~best).tolist(), key=lambda j: p[j])
+    come = sorted(np.flatnonzero(best & ~has).tolist(), key=lambda j: -p[j])
+    near = model.neighbors_of(int(block.positions[i]))
+    return Doubt(
+        name,
+        value,
+        tuple(names[j] for j in np.flatnonzero(has)),
+        tuple(names[j] for j in go),
+        tuple(names[j] for j in come),
+        {names[j]: round(float(p[j]), 6) for j in (*go, *come)},
+        tuple(_with_text(neighbor, texts) for neighbor in near),
+        texts.get(name),
+    )
+
+
+def _with_text(neighbor: Neighbor, texts: Mapping[Hashable, str]) -> Neighbor:
+    return Neighbor(neighbor.id, neighbor.distance, neighbor.labels, texts.get(neighbor.id))

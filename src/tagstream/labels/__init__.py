@@ -1,0 +1,1 @@
+"""Labels of items, whatever form they come in."""

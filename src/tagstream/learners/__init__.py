@@ -1,0 +1,1 @@
+"""The learners, as estimators with the manners of scikit-learn."""

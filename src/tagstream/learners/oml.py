@@ -1,0 +1,436 @@
+"""OML: online metric learning for multi-label classification.
+
+An item is mapped into label space by a projection P (:mod:`tagstream.projection`), measured there
+by a metric V (:mod:`tagstream.metric.space`), and takes the vote of its k nearest stored items
+(:mod:`tagstream.store.local`).  P is fitted again at geometrically growing times, in steps that are
+spread over the examples that follow (:mod:`tagstream.engine.pending_fit`); V learns at every
+example; the stored codes, made with a copy of V, are renewed whenever P is.  All of this happens at
+fixed counts of examples (:mod:`tagstream.execution.schedule`), so how a stream is cut into calls
+does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, check_random_state
+
+from tagstream import projection
+from tagstream.checks import Rows, check_choice, check_number, expect_keys
+from tagstream.core.inputs import inputs_of
+from tagstream.engine.embedding import STATE, Embedding, Wanted
+from tagstream.engine.pending_fit import Renewal
+from tagstream.evidence.scoring import Items
+from tagstream.execution.schedule import FIRST_FIT, delay, next_fit
+from tagstream.execution.threads import ONE_BLAS_THREAD
+from tagstream.labels.read import Labels
+from tagstream.learners.estimator import Change
+from tagstream.learners.neighbors import Located, NeighborClassifier, Positions
+from tagstream.metric.space import ConvexSpace, Space
+from tagstream.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from tagstream.learners.single import Single
+
+__all__ = ["OML"]
+
+FIRST_SINGLES = 500  # single items that take the way of blocks
+FEW_ROWS = 16  # that are learnt together, up to which a fit is gone on with at each call
+PATIENCE = 4e-3  # seconds of that, for each row
+
+SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
+
+
+def _of_space(name: str, doc: str) -> Any:
+    """Return an attribute of the metric space as one of the learner."""
+    return property(lambda self: getattr(self._embedding.space, name), doc=doc)
+
+
+class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier):  # type: ignore[misc]
+    """Online metric learning for multi-label streams.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Dimension d of the metric space.  By default the number of labels q, up to 512 of them; of
+        more labels, the 256 directions in which they vary most, and at most these.
+    n_neighbors : int
+        How many stored items vote.
+    step : {"exact", "convex"}
+        How the metric moves in a round: V by the exact step to where the margin holds, or Q = VVᵀ
+        by a step of the convex problem, for whose loss there is a bound (``bound_``).
+    step_max : float
+        Largest step of a round; small, it makes the learner robust against label noise.
+    ridge : "auto" or float
+        Strength of P's ridge, by default chosen by leave-one-out error; 0 is least squares.
+    scale : {"auto", "standard", "unit", None}
+        Standardise the features, divide rows by their length, leave them, or choose by
+        leave-one-out error: whether to standardise dense rows, whether sparse ones get unit length.
+    lift : {"auto", "kernel", "fourier", None}
+        What comes before P: the Gaussian kernel with up to 1,000 stored rows, as many random
+        Fourier features of it, nothing, or choose between the kernel and nothing.
+    window : int, optional
+        Keep only that many examples; P, votes and choices then follow the window.
+    decide : {"balanced", "f1", "hamming", "macro"}, "top1", "top2", …, or float
+        From scores to labels, see :func:`tagstream.decision.decide`: half-way between the two
+        that follow; for the highest F1 of an item; for the lowest Hamming loss; for the highest F1
+        of each label, also the rare ones; the one, two, … highest scores; or the score from which a
+        label is predicted.
+    head : bool
+        Weigh votes, regression, priors, recent labels and near copies by an online logistic model
+        whose probabilities are the scores (:mod:`tagstream.evidence.scoring`); it learns from every
+        example, and a correction holds at once.  Without it the share of the votes is the score.
+    lag : int
+        How many items late labels come, for the head.
+    store : optional
+        Where examples are kept: something whose ``open`` makes a
+        :class:`~tagstream.store.protocol.Store`; by default this process.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    P_ : array of shape (p, q), or (D, q) behind a lift of D features
+    V_ : array of shape (q, d)
+    n_updates_, n_degenerate_, cumulative_loss_, loss_, step_
+        Of the rounds: how many moved V, how many could not although labels differed or there was
+        a loss; the sum of losses; loss and step of the last one.
+    squared_loss_, bound_ : float
+        Of ``step="convex"``: Σ l_t², and what it can be at most.
+
+    Examples
+    --------
+    >>> from tagstream.data import make_stream
+    >>> X, Y = (stream := make_stream(600, seed=0)).X, stream.Y
+    >>> bool((OML(random_state=0).fit(X[:500], Y[:500]).predict(X[500:]) == Y[500:]).mean() > 0.8)
+    True
+    """
+
+    _short_way: Single | None = None  # of single items
+    _n_single = 0  # how often one was asked about, or learnt
+    _renewal: Renewal | None = None  # the fit of P that is under way
+    _n_embedded = 0  # columns that are an embedding
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        n_neighbors: int = 10,
+        *,
+        step: str = "exact",
+        step_max: float = 1e-3,
+        ridge: float | str = "auto",
+        scale: str | None = "auto",
+        lift: str | None = "auto",
+        window: int | None = None,
+        decide: str | float = "balanced",
+        head: bool = True,
+        lag: int = 0,
+        store: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.step = step
+        self.step_max = step_max
+        self.ridge = ridge
+        self.scale = scale
+        self.lift = lift
+        self.window = window
+        self.decide = decide
+        self.head = head
+        self.lag = lag
+        self.store = store
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------ hooks
+    def _check_params(self) -> None:
+        check_number("n_components", self.n_components, kind=int, least=1, none=True)
+        self._check_neighbors()
+        check_choice("step", self.step, tuple(SPACES))
+        check_number("step_max", self.step_max, least=0 if self.step == "exact" else 1e-12)
+        if self.ridge != "auto":
+            check_number("ridge", self.ridge, least=0, most=1e300)
+        check_choice("scale", self.scale, ("auto", *projection.SCALES))
+        check_choice("lift", self.lift, ("auto", *projection.LIFTS))
+
+    def _start(self) -> None:
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        self._store, self._belief = self._open_store(), self._new_belief()
+        self._embedding = Embedding(SPACES[self.step](self.n_components), seed)
+        self._renewal, self._short_way, self._n_single = None, None, 0
+
+    @property
+    def _plain(self) -> bool:
+        return self._sparse or (self.scale is None and self.lift is None)
+
+    def _grow(self, q: int) -> None:
+        self._store.grow(q)
+        self._embedding.grow(q)
+        self._store.widen_codes(self._embedding.space.d)
+        self._grow_belief(q)
+
+    def use_embedding(self, n_embedded: int) -> Self:
+        """Say that so many of the first columns are an embedding of the whole item.
+
+        The other columns of sparse rows are its parts, such as words.  Each choice of P then
+        decides by left-out votes among all columns, the embedding alone, and the others alone.
+        """
+        check_number("n_embedded", n_embedded, kind=int, least=0, most=2**31 - 1)
+        with self._lock:
+            self._n_embedded = n_embedded
+        return self
+
+    # ------------------------------------------------------------------ learning
+    def _next_stop(self, seen: int) -> int:
+        stop = self._embedding.next_fit
+        return stop if self._renewal is None else min(stop, self._renewal.at)
+
+    def _learn_block(
+        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+    ) -> None:
+        self._learn_rows(rows, labels, ids, seen)
+        if self._renewal is not None:
+            self._renewal.learnt(seen, rows, labels)
+            if rows.shape[0] <= FEW_ROWS:  # who learns more waits for all of it at the end
+                self._renewal.run(rows.shape[0] * PATIENCE)
+
+    def _learn_rows(
+        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+    ) -> None:
+        store, belief = self._store, self._belief
+        way = self._plain_case(rows, learning=True) if labels.known is None else None
+        if way is not None:
+            way.learn(rows, labels.Y, ids, float(self.step_max))
+            return
+        if self._embedding.projection is None:
+            items = Items(rows, None, None, inputs_of(None))
+            store.append(rows, labels, ids)
+        else:
+            made = self._embedding(rows, store.n_labels)
+            positions = np.arange(len(store), len(store) + rows.shape[0])
+            store.append(rows, labels, ids, made.codes)
+            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
+            found = None if belief is None else belief.recall(rows, seen)
+            if found is None:
+                found = store.search_codes(made.codes, k, lo, positions)[1]
+            nearest = found[:, 0]
+            theirs = store.labels(np.maximum(nearest, 0))
+            self._embedding.play(made, labels, theirs, nearest < 0, step_max=self.step_max)
+            if belief is not None and belief.lag:
+                ends = np.maximum(positions - belief.lag, lo)
+                found = store.search_codes(made.codes, k, lo, ends)[1]
+            items = Items(rows, found, made.Z, made.inputs)
+        if belief is not None:
+            belief.learn(items, labels, store, seen)
+
+    def _plain_case(self, rows: Rows, *, learning: bool) -> Single | None:
+        """Return the short way, if this is one row and its case.
+
+        Not for the first ones: who asks about a few only shall not wait until it is compiled.
+        """
+        if rows.shape[0] != 1:
+            return None
+        if self._n_single < FIRST_SINGLES:
+            self._n_single += 1
+            return None
+        store, belief, way = self._store, self._belief, self._short_way
+        if way is None or way.store is not store:
+            if belief is None or type(store) is not LocalStore:
+                return None
+            from tagstream.learners.single import Single  # which takes time, and few need it
+
+            way = self._short_way = Single(self._embedding, store, belief)
+        return way if way.ready(learning=learning) else None
+
+    def _next_proba(self, X: Rows) -> npt.NDArray[np.float64]:
+        way = self._plain_case(X, learning=False)
+        if way is None:
+            return super()._next_proba(X)
+        return way.score(X.astype(np.float32, copy=False))
+
+    def _stop(self, seen: int) -> None:
+        """Have the fit that is under way take effect, or begin the next one."""
+        if self._renewal is not None and seen == self._renewal.at:
+            self._take_effect()
+        if seen == self._embedding.next_fit:
+            chooses = self._embedding.chooses(seen)
+            self._begin_fit(seen, delay(seen, self._store.window, chooses=chooses))
+
+    def _begin_fit(self, seen: int, later: int) -> None:
+        """Begin to fit P, which takes effect after so many further examples."""
+        # From which share of the votes on a label is counted when P is chosen.
+        rule = 0.5 if isinstance(self.decide, str) else float(self.decide)
+        self._embedding.next_fit = next_fit(seen, self._store.window)
+        wanted = Wanted(self.scale, self.lift, self.ridge, self.n_neighbors, rule, self._n_embedded)
+        contents, belief = self._store.contents(), self._belief
+        store = self._store.snapshot() if later else self._store
+        replay = None if belief is None else belief.replay(self._embedding.seed)
+        steps = self._embedding.renewing(seen, store, wanted, contents, replay)
+        self._renewal = Renewal(seen + later, steps, self._belief)
+        if not later:
+            self._take_effect()
+
+    def _take_effect(self) -> None:
+        renewal, self._renewal = self._renewal, None
+        assert renewal is not None
+        with ONE_BLAS_THREAD:
+            renewal.take_effect(self._embedding, self._belief, self._store)
+
+    # ------------------------------------------------------------------ corrections
+    def refit(self) -> Self:
+        """Fit P now, on all that is stored, instead of at its next time.
+
+        After much was learnt at once this makes the answers for any item better.  With fewer than
+        20 stored items it does nothing.
+        """
+        with self._lock:
+            check_is_fitted(self)
+            with Change(self):
+                self._end_fit()
+        return self
+
+    def _end_fit(self) -> None:
+        if len(self._store) >= FIRST_FIT:
+            self._begin_fit(self.n_seen_, 0)
+
+    def _relabel(self, position: int, labels: Labels) -> None:
+        self._embedding.forget_sums()
+        if self._renewal is not None:
+            old = self._store.labels([position])
+            row = self._store.take(slice(position, position + 1))
+            self._renewal.corrected(row, labels.Y > old.Y)
+        super()._relabel(position, labels)
+
+    def _forget(self, position: int) -> None:
+        self._embedding.forget_sums()
+        if self._renewal is not None:
+            self._renewal.forgot()
+        super()._forget(position)
+
+    def _renewal_is_void(self) -> None:
+        self._renewal = None
+
+    def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
+        self._renewal = None  # a fit of other labels
+        super()._change_labels(columns, names)
+        self._embedding.keep([c[0] for c in columns], self._store)
+        if self._belief is not None:
+            self._belief.fast.rebase(self._embedding.basis)
+        if self._embedding.projection is not None:
+            self._begin_fit(self.n_seen_, 0)
+
+    # ------------------------------------------------------------------ neighbours
+    def _locate(
+        self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
+    ) -> Located:
+        if self._embedding.projection is None:
+            squares, found = self._store.search_rows(rows, k, lo, hi)
+            return Located(Items(rows, found, None, inputs_of(None)), squares)
+        made = self._embedding(rows, self._store.n_labels)
+        squares, found = self._store.search_codes(made.codes, k, lo, hi)
+        items = Items(rows, found, made.Z, made.inputs)
+        return Located(items, squares, self._embedding.space.scale)
+
+    def _to_weigh(self, located: Located) -> Items:
+        # Before there is a metric the head looks for neighbours in scaled columns.
+        there = self._embedding.projection is not None
+        return located.items if there else located.items._replace(found=None)
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """Return the codes of the rows in the metric space, an array of shape (n, d).
+
+        Before the first fit of P there is no metric space, and the codes are zero.
+        """
+        with self._lock:
+            check_is_fitted(self)
+            rows = self._check_query(X).astype(np.float32, copy=False)
+            return self._embedding.transform(rows, self._store.n_labels)
+
+    # ------------------------------------------------------------------ state
+    def _freeze(self, twin: OML) -> None:
+        twin._store, twin._embedding = self._store.snapshot(), self._embedding.snapshot()
+        twin._belief = None if self._belief is None else self._belief.snapshot()
+        twin._renewal = None
+
+    def _dump(self) -> dict[str, Any]:
+        return {
+            "store": self._store.dump(),
+            "belief": None if self._belief is None else self._belief.dump(),
+            "renewal": None if self._renewal is None else self._renewal.dump(len(self.classes_)),
+            "n_embedded": self._n_embedded,
+            **self._embedding.dump(),
+        }
+
+    def _load(self, state: dict[str, Any]) -> None:
+        if "n_embedded" not in state:  # of an older version
+            state = {**state, "n_embedded": 0}
+        expect_keys("OML", state, "store", "belief", "renewal", "n_embedded", *STATE)
+        self.use_embedding(state["n_embedded"])
+        self._store = self._load_store(state["store"])
+        of: Any = {
+            "lift": self.lift, "p": self.n_features_in_, "q": len(self.classes_),
+            "sparse": self._sparse,
+        }  # fmt: skip
+        self._embedding = Embedding.load(state, SPACES[self.step](self.n_components), **of)
+        self._embedding.check_codes(self._store)
+        made = self._embedding.projection
+        wide = self._sparse and (made is None or made.lift is None)
+        self._load_belief(
+            state["belief"], wide=wide, width=0 if made is None else made.n_inputs,
+            basis=self._embedding.basis,
+        )  # fmt: skip
+        if self._embedding.next_fit <= self.n_seen_:
+            raise ValueError(f"next_fit must lie after {self.n_seen_} examples")
+        if state["renewal"] is not None:
+            space = SPACES[self.step](self.n_components)
+            self._renewal = Renewal.load(
+                state["renewal"], space, self._store.snapshot(), self._belief, **of
+            )
+            if not self.n_seen_ < self._renewal.at < self._embedding.next_fit:
+                raise ValueError(f"a fit must take effect after {self.n_seen_} examples")
+
+    # ------------------------------------------------------------------ attributes
+    n_updates_ = _of_space("n_updates", "Rounds in which V moved.")
+    n_degenerate_ = _of_space("n_degenerate", "Rounds in which V could not move; see the class.")
+    cumulative_loss_ = _of_space("cumulative_loss", "Sum of the losses of all rounds.")
+    loss_ = _of_space("loss", "Loss of the last round.")
+    step_ = _of_space("step", "Step of the last round.")
+    squared_loss_ = _of_space("squared_loss", 'Sum of the squared losses; of step="convex" only.')
+
+    @property
+    def V_(self) -> npt.NDArray[np.float64]:
+        """The metric, (q, d)."""
+        return self._embedding.V(len(self.classes_))
+
+    @property
+    def P_(self) -> npt.NDArray[np.floating[Any]]:
+        """The projection, (p, q), or (D, q) behind a lift; zero before its first fit."""
+        return self._embedding.P(self.n_features_in_, len(self.classes_))
+
+    @property
+    def n_since_fit_(self) -> int:
+        """How many examples came since the fit of P that is in effect began; all if none is."""
+        return self.n_seen_ - self._embedding.fitted_at
+
+    @property
+    def bound_(self) -> float:
+        """What ``squared_loss_`` can be at most, whatever the stream (``docs/math.md``)."""
+        return self._embedding.space.bound(self.step_max)
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of the stored examples and of all that was learnt."""
+        belief = 0 if self._belief is None else self._belief.nbytes
+        return self._store.nbytes + self._embedding.nbytes + belief
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # codes are single precision
+        return tags
+
+    _n_features_out = _of_space("d", "Dimension of the metric space.")

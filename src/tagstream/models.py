@@ -1,0 +1,18 @@
+"""The learners."""
+
+from tagstream.learners.knn import KNN
+from tagstream.learners.neighbors import Explanation, Neighbor
+from tagstream.learners.oml import OML
+from tagstream.paper.methods.olansgd import OLANSGD
+from tagstream.paper.methods.osml_elm import OSMLELM
+from tagstream.paper.methods.published import PublishedOML
+
+__all__ = [
+    "KNN",
+    "OLANSGD",
+    "OML",
+    "OSMLELM",
+    "Explanation",
+    "Neighbor",
+    "PublishedOML",
+]

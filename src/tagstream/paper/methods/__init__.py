@@ -1,0 +1,1 @@
+"""The paper's method to the letter, and its competitors."""

@@ -1,0 +1,244 @@
+"""What runs on the shards: the actor, and the functions that it applies to its segments."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream.checks import Bools, Bytes, Rows
+from tagstream.core.similarity import Nearest
+from tagstream.store.local import LocalStore
+from tagstream.store.ray.segments import Dump, cut, read_segment, write_segment
+from tagstream.store.rows import DenseRows
+from tagstream.store.sums import Mapped, Summand, Sums
+
+__all__ = [
+    "Key",
+    "Missing",
+    "Shard",
+    "bits_of",
+    "contents_of",
+    "dump_of",
+    "gathered",
+    "import_ray",
+    "last_correction",
+    "n_bytes",
+    "nearest_by",
+    "partial_sum",
+    "search_all",
+    "similar_of",
+    "twins_of",
+    "write_to",
+]
+
+Positions = npt.NDArray[np.int64]
+Distances = npt.NDArray[np.float64]
+Key = tuple[str, int]  # name and version of a segment
+
+
+def import_ray() -> Any:
+    """Return Ray, or say how to get it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("RayStore needs ray; pip install 'tagstream[ray]'") from error
+    return ray
+
+
+class Missing(NamedTuple):
+    """A shard's answer when it was restarted and has not got what it is asked about."""
+
+    keys: list[Key]
+
+
+class Shard:
+    """The actor: runs functions on the segments it holds, each a :class:`LocalStore`.
+
+    Arguments come as bytes and are unpacked here: arrays that Ray shares between processes cannot
+    be written to, and compiled functions would be compiled a second time for them.
+    """
+
+    def __init__(self) -> None:
+        self._stores: dict[Key, LocalStore] = {}
+
+    def hold(self, key: Key, path: str, changes: list[Any]) -> None:
+        """Load a segment's file and change it as it was changed since."""
+        ray = import_ray()
+        if key in self._stores:
+            return
+        store = read_segment(path)
+        for change in changes:
+            _apply(store, ray.get(change) if isinstance(change, ray.ObjectRef) else change)
+        self._stores[key] = store
+
+    def change(self, old: Key, new: Key, change: bytes, keep: bool) -> None:
+        """Make the next version of a segment; ``keep`` the one before for those who look at it."""
+        store = None if new in self._stores else self._stores.pop(old, None)
+        if store is not None:  # else it was done before a restart, or will be told after one
+            if keep:
+                self._stores[old] = store.snapshot()
+            _apply(store, change)
+            self._stores[new] = store
+
+    def free(self, keys: list[Key], maps: list[str]) -> None:
+        """Let go what nobody asks for any more."""
+        for key in keys:
+            self._stores.pop(key, None)
+        for name in maps:
+            _kept.pop(name, None)
+
+    def ask(self, own: bytes, shared: bytes, mapping: bytes | None = None) -> Any:
+        """Return ``function(store, *own arguments, *shared arguments)`` of some segments.
+
+        A function of all of them ``together`` gets a list of stores with their own arguments.
+        """
+        loads = import_ray().cloudpickle.loads
+        parts = loads(own)
+        missing = [key for key, _ in parts if key not in self._stores]
+        if missing:
+            return Missing(missing)
+        function, arguments, together = loads(shared)
+        if together:
+            return function([(self._stores[key], *own) for key, own in parts], *arguments)
+        more = () if mapping is None else (mapping,)
+        return [function(self._stores[key], *own, *arguments, *more) for key, own in parts]
+
+    def pid(self) -> int:
+        """Return the number of the process."""
+        return os.getpid()
+
+
+def _apply(store: LocalStore, change: bytes) -> None:
+    function, arguments = import_ray().cloudpickle.loads(change)
+    function(store, *arguments)
+
+
+_kept: dict[str, dict[int, Mapped]] = {}  # of this process: what is passed over many times
+
+
+def search_all(
+    parts: list[tuple[LocalStore, int, int]],
+    codes: bool,
+    queries: Any,
+    k: int,
+    lo: Positions,
+    hi: Positions,
+) -> tuple[Distances, Positions]:
+    """Search one segment after the other, oldest first; what was found bounds what follows."""
+    best, found = np.full((len(lo), k), np.inf), np.full((len(lo), k), -1, np.int64)
+    for store, start, offset in parts:
+        shift, n = offset - start, len(store)
+        first = np.clip(lo - shift, start, n)
+        last = np.maximum(np.clip(hi - shift, start, n), first)
+        # Positions found before are below −1 meanwhile, to be told from those of this segment.
+        found = np.where(found >= 0, -2 - found, found)
+        search = store.search_codes if codes else store.search_rows
+        best, found = search(queries, k, first, last, (best, found))
+        found = np.where(found >= 0, found + shift, np.where(found < -1, -2 - found, -1))
+    return best, found
+
+
+def nearest_by(
+    parts: list[tuple[LocalStore, int, int]], encode: Any, queries: Any, k: int
+) -> tuple[Distances, Positions]:
+    """Search codes that are made of the rows of one segment after the other, and not kept."""
+    best, found = np.full((len(queries), k), np.inf), np.full((len(queries), k), -1, np.int64)
+    for store, start, offset in parts:
+        codes = DenseRows(queries.shape[1])
+        codes.replace(encode(store.take(slice(start, None))))
+        # As in `search_all`.
+        found = np.where(found >= 0, -2 - found, found)
+        best, found = codes.search(queries, k, None, None, (best, found))
+        found = np.where(found >= 0, found + offset, np.where(found < -1, -2 - found, -1))
+    return best, found
+
+
+def contents_of(store: LocalStore, start: int) -> npt.NDArray[np.uint64]:
+    """Return the digests of the rows of one segment from ``start`` on."""
+    return store.contents()[start:]
+
+
+def bits_of(store: LocalStore, positions: Positions) -> tuple[Bytes, Bytes | None, Bools | None]:
+    """Return packed labels, what is known of them, and which were corrected."""
+    _, labels, known, corrected = store.neighbors()
+    return (
+        labels[positions],
+        known[positions] if len(known) else None,
+        corrected[positions] if len(corrected) else None,
+    )
+
+
+def similar_of(
+    store: LocalStore, who: Positions, candidates: Positions, rows: Rows, factor: Any
+) -> Nearest:
+    """Return the most similar of the candidates of some of the rows."""
+    return store.similar(rows[who], candidates, factor)
+
+
+def last_correction(store: LocalStore, start: int) -> int:
+    """Return the largest number of a correction in one segment from ``start`` on."""
+    return int(store.corrections(np.arange(start, len(store))).max(initial=0))
+
+
+def twins_of(store: LocalStore, start: int, rows: Rows) -> tuple[Positions, Positions]:
+    """Return what equals each row and was corrected last, and which correction that was.
+
+    Positions count from ``start``; −1 stands for none.
+    """
+    at = store.corrected_twins(rows)
+    if at is None:
+        at = np.full(rows.shape[0], -1, np.int64)
+    at = np.where(at >= start, at, -1)
+    which = np.where(at >= 0, store.corrections(np.maximum(at, 0)) if len(store) else 0, -1)
+    return np.where(at >= 0, at - start, -1), which
+
+
+def partial_sum(
+    store: LocalStore,
+    start: int,
+    along: Any,
+    summand: Summand,
+    leaf: int,
+    keep: str | None = None,
+    mapping: bytes | None = None,
+) -> Sums:
+    """Return the sum over one segment: a node of the tree."""
+    if mapping is None:
+        held = store.examples(start)
+        held.leaf = leaf
+        return held.sum(summand, along)
+    return _mapped(store, start, leaf, keep, mapping).sum(summand, along)
+
+
+def gathered(
+    store: LocalStore, start: int, function: Any, leaf: int, keep: str | None, mapping: bytes
+) -> Any:
+    """Return a function of the mapped rows of one segment."""
+    return _mapped(store, start, leaf, keep, mapping).gather(function)
+
+
+def _mapped(store: LocalStore, start: int, leaf: int, keep: str | None, mapping: bytes) -> Mapped:
+    kept = {} if keep is None else _kept.setdefault(keep, {})
+    if id(store) not in kept:
+        held = store.examples(start)
+        held.leaf = leaf
+        kept[id(store)] = held.map(import_ray().cloudpickle.loads(mapping), keep is not None)
+    return kept[id(store)]
+
+
+def dump_of(store: LocalStore, start: int) -> Dump:
+    """Return the contents of one segment from ``start`` on."""
+    return cut(store.dump(), start, len(store))
+
+
+def write_to(store: LocalStore, path: str) -> None:
+    """Write a segment as it is now to a file."""
+    write_segment(path, store.dump())
+
+
+def n_bytes(store: LocalStore) -> int:
+    """Return the bytes that a segment takes."""
+    return store.nbytes
