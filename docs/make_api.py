@@ -19,18 +19,40 @@ PAGE = Path(__file__).with_name("api.md")
 MODULES = {
     "tagstream.tagger": None,
     "tagstream.models": None,
-    "tagstream.models.neighbors": ["NeighborClassifier"],
+    "tagstream.learners.neighbors": ["NeighborClassifier"],
     "tagstream.base": None,
     "tagstream.checks": ["DataError"],
     "tagstream.decision": None,
+    "tagstream.evidence.promise": None,
+    "tagstream.knows.review": ["Doubt"],
+    "tagstream.knows.candidates": ["Candidate"],
+    "tagstream.knows.twins": ["TagPair", "name_similarity"],
+    "tagstream.knows.duplicates": ["Duplicates"],
+    "tagstream.knows.kept": ["Kept"],
+    "tagstream.knows.health": ["TagHealth"],
+    "tagstream.knows.next_items": ["is_random", "order_items", "unsureness"],
+    "tagstream.knows.words": ["variants"],
     "tagstream.text": None,
     "tagstream.data": None,
     "tagstream.memory": ["LocalStore", "Store"],
     "tagstream.evaluate": None,
     "tagstream.metrics": None,
     "tagstream.persist": None,
+    "tagstream.evaluation.evaluators": None,
+    "tagstream.evaluation.significance": ["Significance", "holm", "significance"],
+    "tagstream.studies.contract": None,
     "tagstream.compat.river": None,
+    "tagstream.compat.moa": None,
     "tagstream.cluster": ["RayStore", "ShardLostError", "load", "save"],
+}
+# Modules that re-export names, and those that say what they are about.
+TOLD_IN = {
+    "tagstream.base": "tagstream.learners.estimator",
+    "tagstream.cluster": "tagstream.store.ray",
+    "tagstream.evaluate": "tagstream.evaluation.evaluate",
+    "tagstream.memory": "tagstream.store.local",
+    "tagstream.metrics": "tagstream.evaluation.metrics",
+    "tagstream.persist": "tagstream.files.persist",
 }
 
 
@@ -46,7 +68,8 @@ def render() -> str:
     shown: list[Any] = []
     for name, chosen in MODULES.items():
         module = importlib.import_module(name)
-        parts += [f"## {name}", _text(inspect.getdoc(module) or "")]
+        told = importlib.import_module(TOLD_IN.get(name, name))
+        parts += [f"## {name}", _text(inspect.getdoc(told) or "")]
         for member in sorted(chosen or module.__all__, key=str.lower):
             value = getattr(module, member)
             if not any(value is other for other in shown):  # some names have two homes
