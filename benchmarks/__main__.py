@@ -33,6 +33,7 @@ SECTIONS = {
     "startup": "bench_startup",
     "head": "bench_head",
     "versions": "bench_versions",
+    "order": "bench_order",
     "paper": "bench_paper",
     "readers": "bench_files",
     "memory": "bench_memory",

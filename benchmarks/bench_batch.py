@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.peers import K
 from benchmarks.timing import Section, claim, installed, race, seconds
 from tagstream import KNN, OML, make_stream
-from tagstream.memory import DenseRows
+from tagstream.store.rows import DenseRows
 
 P, Q, D = 294, 5, 32
 

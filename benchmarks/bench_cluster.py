@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.timing import Section, claim, tell, version
 from tagstream import OML, make_stream
-from tagstream.labels import Labels
-from tagstream.memory import LocalStore
+from tagstream.labels.read import Labels
+from tagstream.store.local import LocalStore
 
 WIDTH, K, SHARDS = 32, 30, 2
 

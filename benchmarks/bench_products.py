@@ -14,9 +14,10 @@ import numpy as np
 
 from benchmarks.peers import K
 from benchmarks.timing import Section, claim, race, seconds
-from tagstream import OML, make_stream, threads
-from tagstream.kernels import project_dense
-from tagstream.memory import DenseRows
+from tagstream import OML, make_stream
+from tagstream.core.products import project_dense
+from tagstream.execution import threads
+from tagstream.store.rows import DenseRows
 
 WIDTHS = (14, 32, 101)
 TILES = ((128, 2048), (512, 2048), (512, 4096))  # of the bare product; the best counts

@@ -27,7 +27,7 @@ def texts() -> tuple[str, list[str]]:
     if folder:
         what, lines = "GoEmotions comments", Path(folder) / "goemotions-dev.jsonl"
     else:
-        what, lines = "posts of the demonstration", files("tagstream.data") / "posts.jsonl"
+        what, lines = "posts of the demonstration", files("tagstream.records") / "posts.jsonl"
     found = [json.loads(line)["text"] for line in lines.read_text("utf-8").splitlines()]
     return what, found * -(-LEAST // len(found))
 

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tagstream import OML
-from tagstream.schedule import next_fit
+from tagstream.execution.schedule import next_fit
 
 
 class Timed(OML):
