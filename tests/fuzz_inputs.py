@@ -8,8 +8,8 @@ records, or the same complaint.  Case ``n`` is the same whenever it is run::
     python tests/fuzz_inputs.py 10000 --first 5000
     python tests/fuzz_inputs.py --case 1234        # one case, with its traceback
 
-Parquet files and workbooks are not among them: pyarrow and calamine read their bytes. Folders are not
-either.
+Parquet files and workbooks are not among them: pyarrow and calamine read their bytes.  Folders are
+not either.
 """
 
 from __future__ import annotations
