@@ -80,7 +80,6 @@ cover: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web $(VENV)/tools-cove
 	$(PYTEST) $(SUITE) --cov --cov-report=term:skip-covered --cov-report=html
 
 docs: $(VENV)/installed $(VENV)/tools-docs  ## the documentation as a site, in build/site
-	$(BIN)/python docs/make_api.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: test lint slow exact cluster oldest docs cover  ## all of it

@@ -1,6 +1,7 @@
-"""Write ``docs/api.md`` from the docstrings: ``python docs/make_api.py``.
+"""The page API of the site, made from the docstrings.
 
-With ``--check`` nothing is written; the exit code tells whether the page is up to date.
+``make docs`` makes it whenever it builds the site (``docs/site.py``); ``python docs/make_api.py``
+prints it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,9 @@ import dataclasses
 import importlib
 import inspect
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).with_name("api.md")
 # Which names of a module are shown; None: all that are public.
 MODULES = {
     "tagstream.tagger": None,
@@ -61,7 +59,7 @@ def render() -> str:
     parts = [
         "<!-- fmt: off -->",  # the examples are as in the docstrings
         "# API reference",
-        "Made from the docstrings by `python docs/make_api.py`; do not edit. What all learners "
+        "Made from the docstrings by `make docs`. What all learners "
         "share, `partial_fit`, `predict` and so on, is told once, under `StreamClassifier`. "
         "Names in `tagstream.__all__` can be imported from `tagstream` itself.",
     ]
@@ -175,7 +173,4 @@ def _fields(lines: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv[1:]:
-        current = PAGE.read_text(encoding="utf-8") == render()
-        sys.exit(0 if current else "docs/api.md must be up to date; run: python docs/make_api.py")
-    PAGE.write_text(render(), encoding="utf-8")
+    print(render(), end="")

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: the files of the root as pages, and links that lead to the same place.
+"""Hooks of mkdocs: the API and the files of the root as pages, and links that lead there.
 
 The pages are written to be read in the repository, where the README says ``docs/math.md`` and a
 page says ``../CONTRIBUTING.md``.  On the site both are pages beside each other.  Formulas become
@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import make_api
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -30,7 +31,7 @@ FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">(?P<tex>.*?)</(?P=t
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the files of the root; leave out what is no page."""
+    """Add the API and the files of the root; leave out what is no page."""
     for name in ("site.py", "make_api.py"):
         found = files.get_file_from_path(name)
         if found is not None:
@@ -38,6 +39,7 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=text))
+    files.append(File.generated(config, "api.md", content=make_api.render()))
     for name in FILES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     return files
