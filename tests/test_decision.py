@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import product
 
 import numpy as np
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import reference as slow
-from tagstream import OML
-from tagstream.decision import RULES, Seen, check_rule, decide
+from tagstream import OML, decision
+from tagstream.decision import RULES, Seen, TagScores, check_rule, decide
 
 scores_of = arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(0, 7)),
                    elements=st.floats(0, 1).map(lambda x: round(x, 3)))  # fmt: skip
@@ -125,3 +126,35 @@ def test_known_rules_pass(rule):
 def test_other_rules_are_refused_by_name(rule):
     with pytest.raises(ValueError, match="decide must be"):
         check_rule("decide", rule)
+
+
+def test_scores_by_tag_are_those_of_a_sorted_dictionary():
+    rng = np.random.default_rng(3)
+    values = rng.random(200).round(2) * rng.choice([0.0, 1e-6, 1.0], 200)
+    values[:3] = 5e-7, np.nextafter(5e-7, 1), 4e-7  # what is shown as zero is left out
+    names = np.array([f"tag {j}" for j in range(200)], object)
+    order = np.argsort(-values, kind="stable").tolist()
+    expected = {names[j]: round(float(values[j]), 6) for j in order}
+    expected = {name: value for name, value in expected.items() if value > 0}
+    scores = TagScores(names, values)
+    assert [*scores] == [*expected]
+    assert [*scores.values()] == [*expected.values()]
+    assert [*scores.items()] == [*expected.items()]
+    assert repr(scores) == repr(expected)
+    assert scores == expected
+    assert expected == scores
+    assert len(scores) == len(expected)
+    assert all((name in scores) == (name in expected) for name in names)
+    assert {name: scores[name] for name in expected} == expected
+    with pytest.raises(KeyError):
+        scores["tag 0"]
+    assert pickle.loads(pickle.dumps(scores)) == scores
+
+
+def test_scores_are_not_sorted_before_somebody_goes_through_them(monkeypatch):
+    sorted_ = []
+    whole = decision.highest_first
+    monkeypatch.setattr(decision, "highest_first", lambda s: sorted_.append(1) or whole(s))
+    scores = TagScores(np.array(["a", "b"], object), np.array([0.2, 0.4]))
+    assert (len(scores), scores["a"], "c" in scores, sorted_) == (2, 0.2, False, [])
+    assert ([*scores], [*scores.items()], sorted_) == (["b", "a"], [("b", 0.4), ("a", 0.2)], [1])

@@ -302,7 +302,12 @@ def test_top_and_decide():
     tagger = small()
     tagger.learn(records(60))
     asked = {"text": "swim ski bread"}
-    assert len(tagger.suggest(asked, top=1).scores) == 1
+    whole = tagger.suggest(asked, decide=0.0)
+    assert len(whole.scores) > 2
+    for top in (1, 2, 1000):
+        some = tagger.suggest(asked, top=top, decide=0.0)
+        assert [*some.scores.items()] == [*whole.scores.items()][:top]
+        assert some.tags == [tag for tag in whole.tags if tag in some.scores]
     assert len(tagger.suggest(asked, decide="top1").tags) == 1
     every = tagger.suggest(asked, decide=0.0)
     assert set(every.scores) <= set(every.tags) | set(tagger.tags)

@@ -34,7 +34,9 @@ suggestions over many items, which the head keeps (:mod:`tagstream.evidence.head
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import ItemsView, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,13 +45,25 @@ from tagstream.checks import check_number
 from tagstream.core.compilation import compiled
 from tagstream.core.products import PRIOR
 
-__all__ = ["BALANCED", "MACRO", "RULES", "Seen", "check_rule", "decide", "promise_of"]
+__all__ = [
+    "BALANCED",
+    "MACRO",
+    "RULES",
+    "Seen",
+    "TagScores",
+    "check_rule",
+    "decide",
+    "highest_first",
+    "promise_of",
+]
 
 RULES = {"balanced": 0.5, "f1": 1.0, "hamming": 0.0}  # β
 MACRO = "macro"  # by label
 BALANCED = "balanced"
 YOUNG = 200.0  # items after which half of the boldness of a young head is gone
 TOP = re.compile(r"top([1-9][0-9]{0,8})")
+SHOWN = 6  # decimals of a score
+ZERO = 5e-7  # up to here a score that is rounded to them is zero
 PROMISED = re.compile(r"(precision|recall)([5-9][0-9])")
 
 
@@ -70,6 +84,76 @@ class Seen(NamedTuple):
 
     n: int
     n_empty: int
+
+
+def highest_first(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the places of the scores that are shown, the highest first, equals in their order."""
+    shown = np.flatnonzero(scores > ZERO)
+    return shown[np.argsort(-scores[shown], kind="stable")]
+
+
+class TagScores(Mapping[Any, float]):
+    """The scores of one item: tag to score, highest first, for all tags that have one above zero.
+
+    Scores are rounded to six decimals.  They are sorted only when somebody goes through them: of
+    many tags that takes longer than to make them.
+
+    Parameters
+    ----------
+    names : object array of shape (q,)
+    scores : array of shape (q,)
+
+    Examples
+    --------
+    >>> scores = TagScores(np.array(["sea", "bread", "soup"], object), np.array([0.25, 0.0, 0.5]))
+    >>> scores, len(scores), scores["sea"], "bread" in scores
+    ({'soup': 0.5, 'sea': 0.25}, 2, 0.25, False)
+    """
+
+    def __init__(self, names: npt.NDArray[Any], scores: npt.NDArray[np.float64]) -> None:
+        self._names, self._scores = names, scores
+
+    @cached_property
+    def _order(self) -> list[int]:
+        order: list[int] = highest_first(self._scores).tolist()
+        return order
+
+    @cached_property
+    def _columns(self) -> dict[Any, int]:
+        shown = np.flatnonzero(self._scores > ZERO)
+        return dict(zip(self._names[shown].tolist(), shown.tolist(), strict=True))
+
+    def _at(self, column: int) -> float:
+        return round(float(self._scores[column]), SHOWN)
+
+    def __getitem__(self, tag: Any) -> float:
+        return self._at(self._columns[tag])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._names[column] for column in self._order)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._scores > ZERO))
+
+    def items(self) -> ItemsView[Any, float]:
+        """Return tags with their scores."""
+        return _Pairs(self)
+
+    def pairs(self) -> Iterator[tuple[Any, float]]:
+        """Go through tags with their scores."""
+        return ((self._names[column], self._at(column)) for column in self._order)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.pairs()))
+
+
+class _Pairs(ItemsView[Any, float]):
+    """The pairs of scores, without looking each tag up."""
+
+    _mapping: TagScores
+
+    def __iter__(self) -> Iterator[tuple[Any, float]]:
+        return self._mapping.pairs()
 
 
 def check_rule(name: str, rule: object, *, none: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
+from itertools import islice
 from typing import Any
 
 __all__ = ["explanation_html", "scores_html", "summary_html"]
@@ -31,7 +32,7 @@ def scores_html(tags: Iterable[Any], scores: Mapping[Any, float], known: bool = 
     True
     """
     suggested = {*tags}
-    best = [*scores.items()][:MOST_SCORES]
+    best = islice(scores.items(), MOST_SCORES)
     rows = [[tag, f"{score:.2f}", "✓" if tag in suggested else ""] for tag, score in best]
     note = "" if known else "<p>nothing in it was met before</p>"
     return note + _table(["tag", "score", "suggested"], rows)

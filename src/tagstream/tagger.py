@@ -29,6 +29,7 @@ from tagstream.checks import (
     expect,
     expect_keys,
 )
+from tagstream.decision import TagScores, highest_first
 from tagstream.execution.signals import HELD
 from tagstream.features import (
     FEATURIZERS,
@@ -79,8 +80,9 @@ class Suggestion:
     ----------
     tags : list
         The suggested tags, highest score first.
-    scores : dict
-        Tag to score, highest first, for all tags that have one above zero.
+    scores : mapping
+        Tag to score, highest first, for all tags that have one above zero.  They are sorted when
+        they are first gone through; ``dict(scores)`` makes a dictionary of them.
     known : bool
         Whether anything in the record was met before, more than chance explains where features
         are hashed.  If not, nothing is suggested and scores are how frequent each tag is.
@@ -90,7 +92,7 @@ class Suggestion:
     """
 
     tags: list[Any]
-    scores: dict[Any, float]
+    scores: Mapping[Any, float]
     known: bool = True
     auto: list[Any] = field(default_factory=list)
 
@@ -273,7 +275,7 @@ class _Reader:
             nothing = np.zeros(len(self.tags), np.bool_)
             prior = _suggestion(self._names(), self._priors(), nothing, known=False, top=None)
             why = replace(
-                why, scores=prior.scores, voters={}, parts={}, copy_of=None, corrected=False
+                why, scores=dict(prior.scores), voters={}, parts={}, copy_of=None, corrected=False
             )
         near = tuple(replace(n, text=self._texts.get(n.id)) for n in why.neighbors)
         copied = why.copy_of
@@ -1320,12 +1322,22 @@ def _suggestion(
     *,
     top: int | None,
 ) -> Suggestion:
-    order = np.argsort(-scores, kind="stable")
-    values = [round(value, 6) for value in scores[order].tolist()]
-    order = order[: sum(value > 0 for value in values)][:top]  # as shown, so never a zero
-    tags = names[order[chosen[order]]].tolist()
-    surely = [] if auto is None or not auto.any() else names[order[auto[order]]].tolist()
-    return Suggestion(tags, dict(zip(names[order].tolist(), values, strict=False)), known, surely)
+    if top is not None:
+        best = highest_first(scores)[:top]
+        names, scores, chosen = names[best], scores[best], chosen[best]
+        auto = None if auto is None else auto[best]
+    tags = _by_score(names, scores, chosen)
+    surely = [] if auto is None else _by_score(names, scores, auto)
+    return Suggestion(tags, TagScores(names, scores.copy()), known, surely)
+
+
+def _by_score(
+    names: npt.NDArray[Any], scores: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]
+) -> list[Any]:
+    """Return the chosen tags, the one with the highest score first."""
+    some = np.flatnonzero(chosen)
+    tags: list[Any] = names[some[highest_first(scores[some])]].tolist()
+    return tags
 
 
 def _featurizer_of_format_1(learner: StreamClassifier, extra: dict[str, Any]) -> Featurizer:

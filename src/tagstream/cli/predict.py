@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -260,7 +261,7 @@ class _Form(NamedTuple):
         self, name: Any, found: Suggestion, tags: list[Any], text: list[str]
     ) -> list[list[object]]:
         if self.top is not None:
-            best = [*found.scores.items()][: self.top]
+            best = islice(found.scores.items(), self.top)
             return [[name, rank, *pair] for rank, pair in enumerate(best, 1)]
         if self.show == "scores":
             return [[name, *text, *(found.scores.get(tag, 0.0) for tag in tags)]]
@@ -274,7 +275,7 @@ def _as_json(name: Any, found: Suggestion, show: str, top: int | None) -> str:
     if found.auto:
         record["auto"] = found.auto
     if top is not None:
-        best = [*found.scores.items()][:top]
+        best = islice(found.scores.items(), top)
         record["top"] = [{"label": tag, "score": score} for tag, score in best]
     elif show == "scores":
         record["scores"] = {str(tag): score for tag, score in found.scores.items()}

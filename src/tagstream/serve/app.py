@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import resources
+from itertools import islice
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from tagstream.serve.door import Door
@@ -635,7 +636,7 @@ def _done(done: Done) -> dict[str, int]:
 
 
 def _suggestion(told: Any, top: int) -> dict[str, Any]:
-    scores = {tag: round(float(score), 6) for tag, score in [*told.scores.items()][:top]}
+    scores = {tag: round(float(score), 6) for tag, score in islice(told.scores.items(), top)}
     auto = [*getattr(told, "auto", ())]
     said = {"tags": [*told.tags], "scores": scores, "known": bool(told.known)}
     return {**said, "auto": auto} if auto else said

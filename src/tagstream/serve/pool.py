@@ -6,6 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any, Protocol
 
 from tagstream.knows.next_items import (
@@ -163,7 +164,7 @@ class Pool:
             self._unfit |= there - sure.keys()
             for name in there & sure.keys():
                 self._scores[name] = turn, unsure[name]
-                best = [*suggestions[name].scores.items()][:REMEMBERED_SCORES]
+                best = islice(suggestions[name].scores.items(), REMEMBERED_SCORES)
                 self._told[name] = dict(best)
             known = self._ordered(order, {*(there & sure.keys())})
             picked = self._without_copies(known, n)
