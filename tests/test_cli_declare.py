@@ -64,8 +64,18 @@ def test_mistakes_are_told_in_one_line_and_change_nothing(run, tmp_path, argv, m
     assert not (tmp_path / "m.tgs").exists()
 
 
-def test_learning_a_few_texts_by_words_names_the_encoder_once(run, tmp_path):
-    for i in range(2):
+def test_a_person_who_learns_a_few_texts_by_words_is_told_of_the_encoder_once(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    told = []
+    for i, how in enumerate([["--quiet"], [], []]):
         line = json.dumps({"id": str(i), "text": f"text {i}", "y": ["a"]})
         (tmp_path / f"{i}.jsonl").write_text(line + "\n")
-        assert ("--encoder use" in run("learn", f"{i}.jsonl", "-m", "m.tgs")[2]) == (i == 0)
+        told.append("--encoder use" in run("learn", f"{i}.jsonl", "-m", "m.tgs", *how)[2])
+    assert told == [False, True, False]
+
+
+def test_nothing_but_a_terminal_is_told_of_the_encoder(run, tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "text", "y": ["a"]}) + "\n")
+    assert "--encoder" not in run("learn", "a.jsonl", "-m", "m.tgs")[2]

@@ -151,6 +151,19 @@ def test_the_latest_are_kept_however_they_were_added():
     assert {*one.entries.columns.tolist()} == {0, 1}
 
 
+@pytest.mark.parametrize(("window", "most"), [(1, 4096), (1000, 8000), (10**6, 32_768)])
+def test_a_window_keeps_fewer_scores_in_memory_that_stays_flat(window, most):
+    n = 70_000
+    scores = np.linspace(0.3, 1, n, dtype=np.float32)
+    made = HonestScores(window)
+    for first in range(0, n, 70):
+        part = scores[first : first + 70]
+        made.add(Entries(np.zeros(70, np.int32), part, np.ones(70, np.uint8)))
+        assert made.nbytes <= 9 * 2 * most
+    for one in (made, made.snapshot(), HonestScores.load(made.dump(), 1, window)):
+        assert (one.entries.scores == scores[-most:]).all()
+
+
 @pytest.mark.parametrize("window", [None, 60])
 def test_how_a_stream_is_cut_does_not_matter_to_what_is_watched(window):
     stream = make_stream(300, seed=0)

@@ -31,23 +31,31 @@ def made_up_stream(n, shares, *, n_words=2, noise=0.3, seed=0):
     return records
 
 
+SHARES = 1 / np.arange(1, 13)
+
+
 @pytest.fixture(scope="module")
 def stream():
-    return made_up_stream(800, 1 / np.arange(1, 13))
+    return made_up_stream(800, SHARES)
 
 
 # ---------------------------------------------------------------------- the promises
-def test_corrected_items_are_right_at_once_and_after_the_next_fit(stream):
-    found = scenarios.correct(
-        stream, OML(random_state=0), n_learnt=480, counts=(5, 15), n_others=150, seed=0
-    )
-    assert found["counts"] == [5, 15]
-    for look in found["looks"]:
-        for stage in ("at_once", "refitted"):
-            assert look[stage]["same"] >= 0.95
-            assert look[stage]["paraphrase"] >= 0.75
-            assert look[stage]["others"] >= found["before"] - 0.01
-    assert found["looks"][1]["n_shown"] > found["looks"][0]["n_shown"] >= 5
+def test_corrected_items_are_right_at_once_and_after_the_next_fit():
+    changes = []
+    for seed in range(4):
+        found = scenarios.correct(
+            made_up_stream(800, SHARES, seed=seed),
+            OML(random_state=0), n_learnt=480, counts=(5, 15), n_others=150, seed=0,
+        )  # fmt: skip
+        assert found["counts"] == [5, 15]
+        stages = [look[stage] for look in found["looks"] for stage in ("at_once", "refitted")]
+        for stage in stages:
+            assert stage["same"] >= 0.95
+            assert stage["paraphrase"] >= 0.75
+        changes.append([stage["others"] - found["before"] for stage in stages])
+        assert found["looks"][1]["n_shown"] > found["looks"][0]["n_shown"] >= 5
+    # On average: each fit leaves out another sample, which moves 150 items by as much as this.
+    assert np.mean(changes, axis=0).min() >= -0.01
 
 
 def test_a_made_up_tag_is_suggested_after_at_most_five_examples(stream):

@@ -213,8 +213,9 @@ def test_a_second_signal_does_not_wait_and_the_learner_says_that_it_is_not_whole
         with pytest.raises(ValueError, match=r"must be whole.*KeyboardInterrupt.*last saved"):
             call()
     assert made.suggest({"text": "sea sun"}).tags  # it can be read
-    made.learner.fit(np.eye(3), np.eye(3))  # and start anew
+    made.learner.fit(np.eye(3), np.eye(3))  # and start anew, with other columns
     assert made.learner.to_state()["n_seen"] == 3
+    assert not made.learner.names_count_  # of which texts say nothing
 
 
 def test_an_error_within_a_change_is_remembered_and_one_before_it_is_not(monkeypatch):

@@ -391,7 +391,7 @@ def learn(
             if update:
                 _compare(run, data, model, forget_missing)
             run.end()
-            advice = _advice(tagger)
+            advice = "" if quiet else _advice(tagger)
         except Stopped:
             stopped = True
         except DataError as error:
@@ -403,7 +403,7 @@ def learn(
         raise Failed(f"{wrong}{_how_to_go_on(run, model)}") from wrong
     _tell(run, data, model, stopped=stopped, again=again)
     if advice:
-        say(advice, quiet)
+        say(advice)
     if stopped:
         raise typer.Exit(STOP.exit_code)
 

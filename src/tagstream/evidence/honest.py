@@ -6,7 +6,7 @@ examples that a fit has left out.  They tell which precision a score is worth
 (:mod:`tagstream.evidence.promise`).
 
 Kept are the latest scores of at least :data:`LEAST`, and those of all labels that an item turned
-out to have.
+out to have.  A model with a window keeps fewer of them, so that its memory stays flat early on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tagstream.core.compilation import compiled
 __all__ = ["LEAST", "MOST", "Entries", "HonestScores", "entries_of", "load_entries"]
 
 LEAST = 0.3  # score from which it is kept, whatever turned out
-MOST = 1 << 15  # entries that are kept
+MOST = 1 << 15  # entries that are kept;
+FEWEST, PER_ITEM = 1 << 12, 8  # with a window: so many for each of its items, and at least so many
 UNKNOWN = 2  # in labels of 0, 1 and 2
 
 Vector = npt.NDArray[np.float64]
@@ -86,14 +87,20 @@ hits=array([0, 1], dtype=uint8))
 class HonestScores:
     """The latest honest scores of a learner.
 
+    Parameters
+    ----------
+    window : int, optional
+        How many items the learner keeps.
+
     Attributes
     ----------
     n : int
         How many there were in all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window: int | None = None) -> None:
         self.n = 0
+        self._most = MOST if window is None else min(MOST, max(FEWEST, PER_ITEM * window))
         self._parts: list[Entries] = []  # oldest first
         self._n_kept = 0
 
@@ -109,13 +116,13 @@ class HonestScores:
         self._parts.append(entries)
         self.n += len(entries.columns)
         self._n_kept += len(entries.columns)
-        if self._n_kept >= 2 * MOST or len(self._parts) >= 512:
+        if self._n_kept >= 2 * self._most or len(self._parts) >= 512:
             self._tidy()
 
     def _tidy(self) -> None:
         """Make one part of all, of those that are kept."""
-        if len(self._parts) != 1 or self._n_kept > MOST:
-            whole = [np.concatenate(some)[-MOST:] for some in zip(*self._parts, strict=True)]
+        if len(self._parts) != 1 or self._n_kept > self._most:
+            whole = [np.concatenate(some)[-self._most :] for some in zip(*self._parts, strict=True)]
             self._parts = [Entries(*whole)] if whole else []
             self._n_kept = len(whole[0]) if whole else 0
 
@@ -124,7 +131,7 @@ class HonestScores:
         """The latest entries, oldest first."""
         if not self._parts:
             return Entries(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint8))
-        whole = [np.concatenate(some)[-MOST:] for some in zip(*self._parts, strict=True)]
+        whole = [np.concatenate(some)[-self._most :] for some in zip(*self._parts, strict=True)]
         return Entries(*whole)
 
     def keep(self, columns: list[list[int]]) -> None:
@@ -142,6 +149,7 @@ class HonestScores:
     def snapshot(self) -> HonestScores:
         """Return those of now, which stay as they are."""
         other = HonestScores()
+        other._most = self._most
         other.n, other._n_kept, other._parts = self.n, self._n_kept, [*self._parts]
         return other
 
@@ -150,9 +158,9 @@ class HonestScores:
         return {"n": self.n, **{k: v.copy() for k, v in self.entries._asdict().items()}}
 
     @classmethod
-    def load(cls, state: Any, q: int) -> HonestScores:
+    def load(cls, state: Any, q: int, window: int | None = None) -> HonestScores:
         """Return what :meth:`dump` described, for ``q`` labels; None stands for no scores."""
-        made = cls()
+        made = cls(window)
         if state is None:
             return made
         expect_keys("honest scores", state, "n", *Entries._fields)

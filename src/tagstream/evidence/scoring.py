@@ -165,10 +165,19 @@ class Belief:
         How many items late labels come.
     names : "sparse", "dense" or ""
         Whether the names of labels are evidence, and of which kind their rows are.
+    window : int, optional
+        How many items the store keeps.
     """
 
     def __init__(
-        self, n_features: int, *, plain: bool, votes: tuple[int, ...], lag: int, names: str = ""
+        self,
+        n_features: int,
+        *,
+        plain: bool,
+        votes: tuple[int, ...],
+        lag: int,
+        names: str = "",
+        window: int | None = None,
     ) -> None:
         self.n_features, self.plain = n_features, plain
         self.naming: Naming | None = None
@@ -180,7 +189,7 @@ class Belief:
         self.any: AnyHead | None = AnyHead(votes, near=not plain, names=bool(names))
         self.fast = FastMap(sparse=plain)
         self.copies = Copies()
-        self.honest_next, self.honest_any = HonestScores(), HonestScores()
+        self.honest_next, self.honest_any = HonestScores(window), HonestScores(window)
         # Whether each example is also asked about as any item before it is learnt, for promises.
         self.watches = False
         self._counted = self.head.now  # labels at the last fit, for that
@@ -802,8 +811,8 @@ class Belief:
                 raise ValueError(f"the head must count at most the {n_seen} examples seen")
         self.fast = FastMap.load(state["fast"], q, sparse=wide, width=width, basis=basis)
         self.copies = Copies.load(state["copies"])
-        self.honest_next = HonestScores.load(state["honest_next"], q)
-        self.honest_any = HonestScores.load(state["honest_any"], q)
+        self.honest_next = HonestScores.load(state["honest_next"], q, store.window)
+        self.honest_any = HonestScores.load(state["honest_any"], q, store.window)
         self.watches = state["watched"] is not None
         if self.watches:
             self._counted = _load_counts(state["watched"], q, n_seen)

@@ -18,7 +18,7 @@ from tagstream.evidence.honest import Entries
 from tagstream.evidence.promise import Tracked
 from tagstream.evidence.scoring import PARTS, Belief, Items, Reasons, without_self
 from tagstream.execution.threads import in_threads
-from tagstream.labels.read import Labels, as_array, read_labels
+from tagstream.labels.read import Batch, Labels, as_array, read_labels
 from tagstream.learners.estimator import Change, StreamClassifier, check_name
 from tagstream.notebook import explanation_html
 from tagstream.store.local import LocalStore
@@ -318,10 +318,20 @@ class NeighborClassifier(StreamClassifier):
         if self._rows_of_names is not None:
             names = "sparse" if self._sparse else "dense"
         made = Belief(
-            self.n_features_in_, plain=self._plain, votes=votes, lag=self.lag, names=names
-        )
+            self.n_features_in_, plain=self._plain, votes=votes, lag=self.lag, names=names,
+            window=self.window,
+        )  # fmt: skip
         made.watches = promise_of(self.decide) is not None
         return made
+
+    def _begin(self, X: Any, rows: Rows, batch: Batch) -> None:
+        if rows.shape[1] != getattr(self, "n_features_in_", rows.shape[1]):
+            self._forget_columns()
+        super()._begin(X, rows, batch)
+
+    def _forget_columns(self) -> None:
+        """Forget what was said about columns: rows have others from now on."""
+        self._rows_of_names = None
 
     # ------------------------------------------------------------------ names as evidence
     def use_names(self, rows_of_names: NameRows) -> Self:

@@ -185,6 +185,10 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             self._n_embedded = n_embedded
         return self
 
+    def _forget_columns(self) -> None:
+        super()._forget_columns()
+        self._n_embedded = 0
+
     # ------------------------------------------------------------------ learning
     def _next_stop(self, seen: int) -> int:
         stop = self._embedding.next_fit
