@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks.timing import Section, claim, tell, version
 from tagstream import OML, make_stream
 from tagstream.labels.read import Labels
+from tagstream.store import changes, lookup
 from tagstream.store.local import LocalStore
 
 WIDTH, K, SHARDS = 32, 30, 2
@@ -51,7 +52,7 @@ def _timed(function: Callable[[], Any], pids: list[int], turns: int) -> tuple[fl
 
 def _fill(stores: list[Any], n: int) -> None:
     for store in stores:
-        store.grow(8)
+        changes.grow_labels(store, 8)
     for i, first in enumerate(range(0, n, 1 << 16)):
         rng = np.random.default_rng(i)
         size = min(1 << 16, n - first)
@@ -73,12 +74,12 @@ def _search(ray: Any, n: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     rows = []
     for m in (1, 64, 512):
         queries = np.random.default_rng(1).standard_normal((m, WIDTH), dtype=np.float32)
-        one, many = local.search_rows(queries, K), shards.search_rows(queries, K)
+        one, many = lookup.nearest_rows(local, queries, K), lookup.nearest_rows(shards, queries, K)
         for mine, theirs in zip(one, many, strict=True):
             np.testing.assert_array_equal(mine, theirs)
         turns = 5 if n * m < 1e8 else 2
-        wall, cpu = _timed(lambda q=queries: local.search_rows(q, K), pids, turns)
-        far_wall, far_cpu = _timed(lambda q=queries: shards.search_rows(q, K), pids, turns)
+        wall, cpu = _timed(lambda q=queries: lookup.nearest_rows(local, q, K), pids, turns)
+        far_wall, far_cpu = _timed(lambda q=queries: lookup.nearest_rows(shards, q, K), pids, turns)
         rows.append(
             {
                 "stored": n,
@@ -96,7 +97,7 @@ def _search(ray: Any, n: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         start = time.perf_counter()
         ray.get([actor.pid.remote() for actor in shards.actors])
         trips.append(1e3 * (time.perf_counter() - start))
-    held = shards.nbytes / SHARDS / 1e9
+    held = lookup.n_bytes(shards) / SHARDS / 1e9
     facts = {
         "stored": n,
         "shards ready, s": ready,
@@ -106,7 +107,7 @@ def _search(ray: Any, n: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     }
     start = time.perf_counter()
     os.kill(pids[0], signal.SIGKILL)
-    again = shards.search_rows(queries, K)
+    again = lookup.nearest_rows(shards, queries, K)
     facts["killed, restarted, loaded, answered, s"] = time.perf_counter() - start
     np.testing.assert_array_equal(again[1], many[1])
     cluster.close()

@@ -13,6 +13,7 @@ from checks import assert_same_state
 from tagstream import KNN
 from tagstream.checks import check_choice, check_number, check_rows
 from tagstream.learners import estimator as base
+from tagstream.store.protocol import LABELS
 
 X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 Y = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 1]])
@@ -22,7 +23,7 @@ SETS = [{"a"}, {"a", "b"}, {"c"}, {"b", "c"}]
 def learnt(labels, **kwargs):
     """The labels a model stores: (Y, known or None, names)."""
     model = KNN(n_neighbors=1).partial_fit(X[: len(labels)], labels, **kwargs)
-    stored = model._store.labels()
+    stored = model._store.take(LABELS)
     return stored.Y.tolist(), stored.known, model.classes_.tolist()
 
 
@@ -47,7 +48,7 @@ def learnt(labels, **kwargs):
 )
 def test_every_form_of_an_indicator_matrix_is_read_alike(labels):
     model = KNN().partial_fit(X, labels)
-    stored = model._store.labels()
+    stored = model._store.take(LABELS)
     assert stored.Y.tolist() == Y.tolist()
     assert stored.known is None or stored.known.all()
     assert model.classes_.tolist() == [0, 1, 2]
@@ -98,7 +99,7 @@ def test_a_series_of_lists_is_a_list_of_label_sets():
     for form in forms:
         model = KNN().partial_fit(X[:4], form)
         assert model.classes_.tolist() == ["a", "b", "c"]
-        for got, expected in zip(model._store.labels(), want._store.labels(), strict=True):
+        for got, expected in zip(model._store.take(LABELS), want._store.take(LABELS), strict=True):
             np.testing.assert_array_equal(got, expected)
         assert KNN().fit(X[:4], form).classes_.tolist() == ["a", "b", "c"]
     single = KNN().fit(X[:4], pd.Series(["u", "v", "u", "w"]))  # one label per item
@@ -116,14 +117,14 @@ def test_a_series_of_lists_is_a_list_of_label_sets():
 )
 def test_nan_none_and_masked_entries_are_unknown(labels):
     model = KNN().partial_fit(X, labels)
-    stored = model._store.labels()
+    stored = model._store.take(LABELS)
     assert not stored.Y.any()
     np.testing.assert_array_equal(stored.known, Y == 0)
 
 
 def test_values_under_a_mask_do_not_matter():
     labels = np.ma.masked_array(np.where(Y == 1, 7, 0), mask=Y == 1)
-    assert not KNN().partial_fit(X, labels)._store.labels().Y.any()
+    assert not KNN().partial_fit(X, labels)._store.take(LABELS).Y.any()
 
 
 # ---------------------------------------------------------------------- the vocabulary
@@ -133,15 +134,15 @@ def test_classes_name_the_columns_of_an_array_in_any_order():
     model = KNN(n_neighbors=1).partial_fit(X, Y, classes=["a", "b", "c"])
     model.partial_fit(X, Y[:, [2, 0, 1]], classes=["c", "a", "b"])
     assert model.classes_.tolist() == ["a", "b", "c"]
-    np.testing.assert_array_equal(model._store.labels().Y, np.vstack([Y, Y]))
+    np.testing.assert_array_equal(model._store.take(LABELS).Y, np.vstack([Y, Y]))
 
 
 def test_classes_may_leave_labels_out_and_bring_new_ones():
     model = KNN().partial_fit(X, Y, classes=["a", "b", "c"])
     model.partial_fit(X[:1], [[1, 1]], classes=["c", "new"])
     assert model.classes_.tolist() == ["a", "b", "c", "new"]
-    assert model._store.labels().Y[-1].tolist() == [0, 0, 1, 1]
-    assert not model._store.labels().Y[:-1, 3].any()
+    assert model._store.take(LABELS).Y[-1].tolist() == [0, 0, 1, 1]
+    assert not model._store.take(LABELS).Y[:-1, 3].any()
 
 
 def test_classes_reserve_names_for_label_sets():
@@ -154,7 +155,7 @@ def test_a_wider_array_adds_numbered_labels():
     model = KNN().partial_fit(X, Y[:, :2])
     model.partial_fit(X, Y)
     assert model.classes_.tolist() == [0, 1, 2]
-    assert model._store.labels().Y[:, 2].tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert model._store.take(LABELS).Y[:, 2].tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
 
 
 def test_named_labels_ask_for_names():

@@ -23,8 +23,10 @@ from tagstream.checks import DataError
 from tagstream.cluster import RayStore, ShardLostError
 from tagstream.data import make_stream
 from tagstream.labels.read import Labels
+from tagstream.store import changes
 from tagstream.store import sums as examples
 from tagstream.store.local import LocalStore
+from tagstream.store.protocol import IDS
 from tagstream.store.ray.segments import read_segment, write_segment
 
 N, LEAF, SEGMENT = 330, 16, 64
@@ -197,11 +199,11 @@ def test_a_cloned_learner_shares_the_cluster_and_not_what_is_stored():
 def test_a_segment_comes_back_from_its_file(tmp_path, sparse):
     X, Y = draw("sparse" if sparse else "dense", 50)
     store = LocalStore(X.shape[1], sparse=sparse, first=128)
-    store.grow(Y.shape[1])
+    changes.grow_labels(store, Y.shape[1])
     known = np.random.default_rng(1).random(Y.shape) < 0.7
     names = [("a", 1), "ü", 3, *range(47)]
     store.append(X, Labels(Y * known, known), names)
-    store.encode(lambda rows: np.asarray(rows[:, :4].todense() if sparse else rows[:, :4]))
+    changes.encode(store, lambda rows: np.asarray(rows[:, :4].todense() if sparse else rows[:, :4]))
     store.remove(7)
     store.relabel(8, Labels(Y[:1], None))
     write_segment(str(tmp_path / "a.npz"), store.dump())
@@ -211,7 +213,7 @@ def test_a_segment_comes_back_from_its_file(tmp_path, sparse):
 def test_a_damaged_segment_is_refused(tmp_path):
     X, Y = draw("dense", 50)
     store = LocalStore(X.shape[1], sparse=False)
-    store.grow(Y.shape[1])
+    changes.grow_labels(store, Y.shape[1])
     store.append(X, Labels(Y, None))
     path = tmp_path / "a.npz"
     write_segment(str(path), store.dump())
@@ -265,7 +267,7 @@ def test_corrections_reach_the_shards_and_survive_a_kill(small, kind):
     new = np.nan_to_num(Y[:40]).astype(np.uint8)
     pair = learn(kind), learn(kind, small())
     for model in pair:
-        names = [model._store.ids([i])[0] for i in (0, 3, 70, 100, 149)]
+        names = [model._store.take(IDS, [i])[0] for i in (0, 3, 70, 100, 149)]
         model.relabel(names[0], new[0]).relabel(names[2], new[1]).relabel(names[4], {"new"})
         model.forget(names[1]).forget(names[3])
         if model is pair[1]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tagstream.labels.read import Labels
 from tagstream.store import sums as module
-from tagstream.store.sums import LEAF, Examples, add_in_tree, evenly
+from tagstream.store.sums import LEAF, LocalExamples, add_in_tree, evenly
 
 LEAVES = st.sets(st.integers(0, 70), min_size=1, max_size=25).map(sorted)
 
@@ -101,7 +101,7 @@ def make(n, numbers, sparse=False, unknown=False):
         return Labels(Y[part], None if known is None else known[part])
 
     rows = sp.csr_matrix(X) if sparse else X
-    return Examples(rows, labels, numbers), X, Y
+    return LocalExamples(rows, labels, numbers), X, Y
 
 
 @settings(max_examples=100, deadline=None)
@@ -183,7 +183,7 @@ def test_rows_of_a_leaf_are_those_at_its_positions(sparse):
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((9000, 3)) < 0.3, rng.random((9000, 3)), 0).astype(np.float32)
     rows = sp.csr_matrix(dense) if sparse else dense
-    examples = Examples.of(rows, Labels(np.zeros((9000, 1), np.uint8), None), 100)
+    examples = LocalExamples.of(rows, Labels(np.zeros((9000, 1), np.uint8), None), 100)
     for _, part in examples.leaves():
         some = examples.rows_of(part)
         assert np.array_equal(some.toarray() if sparse else some, dense[part])

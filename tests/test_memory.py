@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 import reference as slow
 from tagstream.labels.read import Labels
-from tagstream.store import index
+from tagstream.store import changes, index, lookup
 from tagstream.store import rows as rows_module
 from tagstream.store.local import LocalStore
+from tagstream.store.protocol import CORRECTED, IDS, LABELS, NUMBERS, ROWS
 from tagstream.store.rows import DenseRows, SparseRows
 
 
@@ -69,11 +70,11 @@ def opened(request):
 
 def filled(opened, X, labels, *, sparse=False, window=None, ids=None, codes=None):
     made = opened(X.shape[1], sparse=sparse, window=window)
-    made.grow(labels.Y.shape[1])
+    changes.grow_labels(made, labels.Y.shape[1])
     if codes is not None:
-        made.encode(lambda rows: codes[:0])
+        changes.encode(made, lambda rows: codes[:0])
     made.append(as_rows(X, sparse), labels, ids, codes)
-    made.forget()
+    changes.forget(made)
     return made
 
 
@@ -427,21 +428,21 @@ def test_rows_in_groups_leave_room_for_little_more_than_themselves_however_many_
 def same_answers(one, other, queries, k, shift=0):
     """Both stores give the same votes, labels, distances and, but for a shift, names."""
     assert len(one) == len(other)
-    assert one.code_width == other.code_width
-    sparse = sp.issparse(one.take(slice(None)))
-    looks = [("search_rows", as_rows(queries, sparse))]
-    if one.code_width is not None:
-        looks.append(("search_codes", queries))
+    assert one.facts.code_width == other.facts.code_width
+    sparse = sp.issparse(one.take(ROWS))
+    looks = [(lookup.nearest_rows, as_rows(queries, sparse))]
+    if one.facts.code_width is not None:
+        looks.append((lookup.nearest_codes, queries))
     for search, look in looks:
-        mine, theirs = getattr(one, search)(look, k), getattr(other, search)(look, k)
+        mine, theirs = search(one, look, k), search(other, look, k)
         for a, b in zip(mine, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(one.votes(mine[1]), other.votes(mine[1]))
+        np.testing.assert_array_equal(lookup.votes(one, mine[1]), lookup.votes(other, mine[1]))
     every = np.arange(len(one))
-    assert one.ids(every) == [i + shift if shift else i for i in other.ids(every)]
-    np.testing.assert_array_equal(dense(one.take(slice(None))), dense(other.take(slice(None))))
-    np.testing.assert_array_equal(one.corrected(), other.corrected())
-    for a, b in zip(one.labels(), other.labels(), strict=True):
+    assert one.take(IDS, every) == [i + shift if shift else i for i in other.take(IDS, every)]
+    np.testing.assert_array_equal(dense(one.take(ROWS)), dense(other.take(ROWS)))
+    np.testing.assert_array_equal(one.take(CORRECTED), other.take(CORRECTED))
+    for a, b in zip(one.take(LABELS), other.take(LABELS), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -456,12 +457,12 @@ def test_a_windowed_memory_equals_a_fresh_one_with_only_the_windows_rows(
     n, window = 90, 23
     X, labels, codes = grid(rng, n, 4), draw_labels(rng, n, 11, unknown), grid(rng, n, 4)
     slid = opened(4, sparse=sparse, window=window)
-    slid.grow(11)
-    slid.encode(lambda rows: codes[:0])
+    changes.grow_labels(slid, 11)
+    changes.encode(slid, lambda rows: codes[:0])
     for part in np.split(np.arange(n), cuts):
         mine = Labels(labels.Y[part], None if labels.known is None else labels.known[part])
         slid.append(as_rows(X[part], sparse), mine, None, codes[part])
-        slid.forget()
+        changes.forget(slid)
     last = slice(n - window, n)
     kept = Labels(labels.Y[last], None if labels.known is None else labels.known[last])
     fresh = filled(opened, X[last], kept, sparse=sparse, codes=codes[last])
@@ -476,21 +477,21 @@ def test_no_evicted_example_is_ever_returned_counted_or_voted_for(opened, sparse
     gone, kept = np.zeros((30, 3), np.float32), np.full((20, 3), 7, np.float32)
     labels = Labels(np.repeat([[1, 0], [0, 1]], [30, 20], axis=0).astype(np.uint8), None)
     made = filled(opened, np.concatenate([gone, kept]), labels, sparse=sparse, window=20)
-    _, found = made.search_rows(as_rows(gone[:1], sparse), 25)
+    _, found = lookup.nearest_rows(made, as_rows(gone[:1], sparse), 25)
     assert sorted(found[0]) == [-1] * 5 + list(range(20))
-    votes = made.votes(found)[0]
+    votes = lookup.votes(made, found)[0]
     assert votes[0] < 1e-6
     assert votes[1] > 1 - 1e-6
-    assert min(made.ids(np.arange(20))) == 30
-    np.testing.assert_array_equal(made.labels().Y[:, 0], 0)
+    assert min(made.take(IDS, np.arange(20))) == 30
+    np.testing.assert_array_equal(made.take(LABELS).Y[:, 0], 0)
     for part in made.dump()["rows"].values():
         assert len(part) <= 20 * 3 + 1  # nothing of the 30 × 3 old entries is kept on disk
 
 
 def test_items_of_a_block_see_what_their_window_held_when_they_came(opened):
     made = opened(2, sparse=False, window=5)
-    assert made.first_seen(np.arange(3, 12)).tolist() == [0, 0, 0, 1, 2, 3, 4, 5, 6]
-    assert not opened(2, sparse=False).first_seen(np.arange(4)).any()
+    assert lookup.first_seen(made, np.arange(3, 12)).tolist() == [0, 0, 0, 1, 2, 3, 4, 5, 6]
+    assert not lookup.first_seen(opened(2, sparse=False), np.arange(4)).any()
 
 
 # ---------------------------------------------------------------------- size
@@ -507,26 +508,26 @@ def test_the_memory_holds_little_more_than_the_raw_numbers(opened, n, batch):
     p, d, q = 40, 12, 12
     X, codes = rng.normal(size=(n, p)).astype(np.float32), np.zeros((n, d), np.float32)
     made = opened(p, sparse=False)
-    made.grow(q)
-    made.encode(lambda rows: codes[:0])
+    changes.grow_labels(made, q)
+    changes.encode(made, lambda rows: codes[:0])
     labels = draw_labels(rng, n, q)
     for first in range(0, n, batch):
         part = slice(first, min(first + batch, n))
         made.append(X[part], Labels(labels.Y[part], None), None, codes[part])
-    assert raw_bytes(n, p, d, q) <= made.nbytes <= 1.25 * raw_bytes(n, p, d, q)
+    assert raw_bytes(n, p, d, q) <= lookup.n_bytes(made) <= 1.25 * raw_bytes(n, p, d, q)
 
 
 def test_of_many_codes_little_more_than_a_shadow_is_held_twice(opened):
     rng = np.random.default_rng(26)
     n, p, d, q = 9000, 10, 60, 12
     made = opened(p, sparse=False)
-    made.grow(q)
+    changes.grow_labels(made, q)
     X = rng.normal(size=(n, p)).astype(np.float32)
     made.append(X, draw_labels(rng, n, q))
     mix = (0.5 ** np.arange(p)[:, None] * rng.normal(size=(p, d))).astype(np.float32)
-    made.encode(lambda rows: np.asarray(rows @ mix, np.float32))
+    changes.encode(made, lambda rows: np.asarray(rows @ mix, np.float32))
     shadow = 10 + 2  # at most as many directions as there are, a square, and which row it is
-    assert made.nbytes <= 1.15 * n * (4 * p + 4 * d + 4 * shadow + -(-q // 8))
+    assert lookup.n_bytes(made) <= 1.15 * n * (4 * p + 4 * d + 4 * shadow + -(-q // 8))
 
 
 @pytest.mark.parametrize("batch", [1, 100])
@@ -534,14 +535,14 @@ def test_a_windowed_memory_holds_little_more_than_the_window(opened, batch):
     rng = np.random.default_rng(11)
     n, window, p, d, q = 5000, 1000, 40, 12, 12
     made = opened(p, sparse=False, window=window)
-    made.grow(q)
-    made.encode(lambda rows: np.zeros((0, d), np.float32))
+    changes.grow_labels(made, q)
+    changes.encode(made, lambda rows: np.zeros((0, d), np.float32))
     block = rng.normal(size=(batch, p)).astype(np.float32)
     labels = draw_labels(rng, batch, q)
     for _ in range(0, n, batch):
         made.append(block, labels, None, np.zeros((batch, d), np.float32))
-        made.forget()
-        assert made.nbytes <= 1.25 * raw_bytes(window + batch, p, d, q)
+        changes.forget(made)
+        assert lookup.n_bytes(made) <= 1.25 * raw_bytes(window + batch, p, d, q)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -553,8 +554,8 @@ def test_a_window_has_room_for_little_more_than_itself_however_long_the_stream(
     rng = np.random.default_rng(18)
     window, p, d, q = 200, 40, 12, 12
     made = opened(p, sparse=sparse, window=window)
-    made.grow(q)
-    made.encode(lambda rows: np.zeros((0, d), np.float32))
+    changes.grow_labels(made, q)
+    changes.encode(made, lambda rows: np.zeros((0, d), np.float32))
     rows, labels = as_rows(grid(rng, 64, p), sparse), draw_labels(rng, 64, q, unknown=True)
     code = np.zeros((1, d), np.float32)
     most, at_first = 0, 0
@@ -562,13 +563,13 @@ def test_a_window_has_room_for_little_more_than_itself_however_long_the_stream(
         j = i % 64
         one = Labels(labels.Y[j : j + 1], labels.known[j : j + 1])
         made.append(rows[j : j + 1], one, [f"item {i}"] if named else None, code)
-        made.forget()
+        changes.forget(made)
         if pictures and i % pictures == 0:
             made.snapshot()
         if i % 997 == 0 and i > window:
             made.relabel(17, one)
             made.remove(100)
-        most = max(most, made.nbytes)
+        most = max(most, lookup.n_bytes(made))
         if i == 2 * window:
             at_first = most
     if sparse:
@@ -589,8 +590,8 @@ def test_votes_equal_the_naive_votes(opened, unknown):
     rng = np.random.default_rng(12)
     X, labels = grid(rng, 50, 4), draw_labels(rng, 50, 10, unknown)
     made = filled(opened, X, labels)
-    found = made.search_rows(grid(rng, 20, 4), 7)[1]
-    for positions, votes in zip(found, made.votes(found), strict=True):
+    found = lookup.nearest_rows(made, grid(rng, 20, 4), 7)[1]
+    for positions, votes in zip(found, lookup.votes(made, found), strict=True):
         expected = slow.votes(positions, labels.Y, labels.known)
         np.testing.assert_allclose(votes, expected, atol=1e-6)
 
@@ -599,7 +600,7 @@ def test_an_unknown_entry_counts_neither_for_nor_against(opened):
     Y = np.array([[1, 1], [0, 0], [0, 0]], np.uint8)
     known = np.array([[1, 1], [1, 0], [1, 0]], bool)
     made = filled(opened, np.zeros((3, 1), np.float32), Labels(Y, known))
-    np.testing.assert_allclose(made.votes(np.array([[0, 1, 2]])), [[1 / 3, 1]], atol=1e-6)
+    np.testing.assert_allclose(lookup.votes(made, np.array([[0, 1, 2]])), [[1 / 3, 1]], atol=1e-6)
 
 
 def test_labels_come_back_as_they_went_in(opened):
@@ -608,10 +609,10 @@ def test_labels_come_back_as_they_went_in(opened):
         for unknown in (False, True):
             labels = draw_labels(rng, 30, q, unknown)
             made = filled(opened, np.zeros((30, 1), np.float32), labels)
-            for back, there in zip(made.labels(), labels, strict=True):
+            for back, there in zip(made.take(LABELS), labels, strict=True):
                 np.testing.assert_array_equal(back, there)
             some = np.array([4, 0, 29])
-            np.testing.assert_array_equal(made.labels(some).Y, labels.Y[some])
+            np.testing.assert_array_equal(made.take(LABELS, some).Y, labels.Y[some])
 
 
 def test_the_first_unknown_entry_leaves_earlier_examples_known(opened):
@@ -619,7 +620,7 @@ def test_the_first_unknown_entry_leaves_earlier_examples_known(opened):
     made = filled(opened, np.zeros((3, 1), np.float32), first)
     made.append(np.zeros((2, 1), np.float32), Labels(second, np.array([[1, 0], [0, 1]], bool)))
     made.append(np.zeros((1, 1), np.float32), Labels(second[:1], None))
-    assert made.labels().known.tolist() == [[1, 1]] * 3 + [[1, 0], [0, 1], [1, 1]]
+    assert made.take(LABELS).known.tolist() == [[1, 1]] * 3 + [[1, 0], [0, 1], [1, 1]]
 
 
 @pytest.mark.parametrize("unknown", [False, True])
@@ -630,30 +631,30 @@ def test_of_a_new_label_stored_examples_have_none_unless_nothing_is_known_of_the
     rng = np.random.default_rng(14)
     X, before = grid(rng, 40, 3), draw_labels(rng, 40, old, unknown)
     made = filled(opened, X, before)
-    found = made.search_rows(X[:9], 5)[1]
-    votes = made.votes(found)
-    made.grow(new)
-    after = made.labels()
+    found = lookup.nearest_rows(made, X[:9], 5)[1]
+    votes = lookup.votes(made, found)
+    changes.grow_labels(made, new)
+    after = made.take(LABELS)
     np.testing.assert_array_equal(after.Y, np.pad(before.Y, ((0, 0), (0, new - old))))
     if unknown:
         something = np.repeat(before.known.any(axis=1)[:, None], new - old, axis=1)
         np.testing.assert_array_equal(after.known, np.hstack([before.known, something]))
     # What was said about the old labels is said again, bit for bit.
-    np.testing.assert_array_equal(made.votes(found)[:, :old], votes)
-    assert (made.votes(found)[:, old:] < 1e-6).all()
+    np.testing.assert_array_equal(lookup.votes(made, found)[:, :old], votes)
+    assert (lookup.votes(made, found)[:, old:] < 1e-6).all()
     made.append(X[:1], Labels(np.ones((1, new), np.uint8), None))
-    assert made.labels(slice(-1, None)).Y.tolist() == [[1] * new]
+    assert made.take(LABELS, slice(-1, None)).Y.tolist() == [[1] * new]
 
 
 def test_ids_are_stream_numbers_until_names_are_given(opened):
     X, labels = np.zeros((4, 1), np.float32), Labels(np.zeros((4, 1), np.uint8), None)
     made = filled(opened, X, labels, window=7)
-    assert made.ids(np.arange(4)) == [0, 1, 2, 3]
+    assert made.take(IDS, np.arange(4)) == [0, 1, 2, 3]
     made.append(X[:2], Labels(labels.Y[:2], None), ["a", ("b", 2)])
     made.append(X[:2], Labels(labels.Y[:2], None))
-    made.forget()
+    changes.forget(made)
     assert made.n_forgotten == 1
-    assert made.ids(np.arange(7)) == [1, 2, 3, "a", ("b", 2), 6, 7]
+    assert made.take(IDS, np.arange(7)) == [1, 2, 3, "a", ("b", 2), 6, 7]
 
 
 # ---------------------------------------------------------------------- one by one: a list
@@ -714,24 +715,24 @@ def assert_equals_the_list(made, naive, sparse):
     n = len(naive.items)
     every = np.arange(n)
     assert len(made) == n
-    assert made.ids(every) == naive.column("id")
-    assert made.numbers(every).tolist() == naive.column("number")
-    assert made.corrected().tolist() == naive.column("mark")
-    assert made.n_labels == naive.q
-    Y, known = made.labels()
+    assert made.take(IDS, every) == naive.column("id")
+    assert made.take(NUMBERS, every).tolist() == naive.column("number")
+    assert made.take(CORRECTED).tolist() == naive.column("mark")
+    assert made.facts.n_labels == naive.q
+    Y, known = made.take(LABELS)
     assert Y.tolist() == [y.tolist() for y in naive.column("y")]
     sure = [k.tolist() for k in naive.column("known")]
     assert (np.ones(Y.shape, bool) if known is None else known).tolist() == sure
-    assert dense(made.take(slice(None))).tolist() == [row.tolist() for row in naive.column("row")]
+    assert dense(made.take(ROWS)).tolist() == [row.tolist() for row in naive.column("row")]
     for name in {*naive.column("id"), "nobody"}:
         places = [i for i, item in enumerate(naive.items) if item["id"] == name]
-        assert made.position_of(name) == (places[-1] if places else None)
+        assert lookup.position_of(made, name) == (places[-1] if places else None)
     if n:
         query = naive.items[n // 2]
-        for search, what in ((made.search_rows, "row"), (made.search_codes, "code")):
+        for search, what in ((lookup.nearest_rows, "row"), (lookup.nearest_codes, "code")):
             stored = np.array(naive.column(what))
             look = query[what][None]
-            found = search(as_rows(look, sparse and what == "row"), 3)[1][0].tolist()
+            found = search(made, as_rows(look, sparse and what == "row"), 3)[1][0].tolist()
             positions = slow.nearest(stored, query[what], 3)[1]
             assert found == positions + [-1] * (3 - len(positions))
     leaves = list(made.examples().leaves())
@@ -758,11 +759,11 @@ def change_both(what, seed, stores, sparse, unknown):
         ids = [f"n{rng.integers(9)}" for _ in range(m)] if what == "names" else None
         made.append(as_rows(X, sparse), labels, ids, codes)
         naive.append(X, labels, ids, codes)
-        for one in stores:
-            one.forget()
+        changes.forget(made)
+        naive.forget()
     elif what == "forget":
-        for one in stores:
-            one.forget()
+        changes.forget(made)
+        naive.forget()
     elif what in ("remove", "relabel") and n:
         position = int(rng.integers(n))
         labels = draw_labels(rng, 1, naive.q, unknown)
@@ -770,18 +771,22 @@ def change_both(what, seed, stores, sparse, unknown):
             one.remove(position) if what == "remove" else one.relabel(position, labels)
     elif what == "grow":
         q = naive.q + int(rng.integers(0, 5))
-        for one in stores:
-            one.grow(q)
+        changes.grow_labels(made, q)
+        naive.grow(q)
     elif what == "map" and naive.q:
         order = rng.permutation(naive.q)
         columns = [sorted(part.tolist()) for part in np.array_split(order, rng.integers(1, 4))]
         columns = [c for c in columns if c][: rng.integers(0, 4) + 1]
-        for one in stores:
-            one.map_labels(columns)
+        changes.map_labels(made, columns)
+        naive.map_labels(columns)
     elif what == "encode":
         turn = rng.integers(0, 3, (3, 2)).astype(np.float32)
-        for one in stores:
-            one.encode(lambda rows: np.asarray(dense(rows) @ turn, np.float32))
+
+        def encoder(rows):
+            return np.asarray(dense(rows) @ turn, np.float32)
+
+        changes.encode(made, encoder)
+        naive.encode(encoder)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -793,9 +798,9 @@ def test_a_store_equals_the_naive_list_and_its_snapshots_never_change(
     opened, sparse, unknown, window, operations
 ):
     made, naive = opened(3, sparse=sparse, window=window), ListStore(window)
-    for one in (made, naive):
-        one.grow(3)
-        one.encode(lambda rows: np.zeros((rows.shape[0], 2), np.float32))
+    changes.grow_labels(made, 3)
+    changes.encode(made, lambda rows: np.zeros((rows.shape[0], 2), np.float32))
+    naive.grow(3)
     taken = []
     for what, seed in operations:
         if what == "snapshot":
@@ -809,12 +814,12 @@ def test_a_store_equals_the_naive_list_and_its_snapshots_never_change(
 @pytest.mark.parametrize("sparse", [False, True])
 def test_of_items_of_one_name_an_older_one_comes_to_light_when_the_newer_goes(opened, sparse):
     made = opened(2, sparse=sparse)
-    made.grow(1)
+    changes.grow_labels(made, 1)
     labels = Labels(np.zeros((3, 1), np.uint8), None)
     made.append(as_rows(np.eye(3, 2), sparse), labels, ["a", "b", "a"])
-    assert made.position_of("a") == 2
+    assert lookup.position_of(made, "a") == 2
     made.remove(2)
-    assert made.position_of("a") == 0
+    assert lookup.position_of(made, "a") == 0
 
 
 def test_a_snapshot_is_taken_in_constant_time(opened):
@@ -823,9 +828,9 @@ def test_a_snapshot_is_taken_in_constant_time(opened):
         opened, np.ones((5000, 4), np.float32), draw_labels(np.random.default_rng(0), 5000, 9)
     )
     picture = made.snapshot()
-    assert np.shares_memory(picture.take(slice(None)), made.take(slice(None)))
+    assert np.shares_memory(picture.take(ROWS), made.take(ROWS))
     made.append(np.ones((9, 4), np.float32), draw_labels(np.random.default_rng(1), 9, 9))
-    assert np.shares_memory(picture.take(slice(None)), made.take(slice(None)))
+    assert np.shares_memory(picture.take(ROWS), made.take(ROWS))
     assert len(picture) == 5000
 
 
@@ -851,15 +856,15 @@ def test_what_is_dumped_and_loaded_answers_and_goes_on_the_same(
     more, new = grid(rng, 12, 3), draw_labels(rng, 12, 10, unknown)
     for part in (made, other):
         part.append(as_rows(more, sparse), new, None, more)
-        part.forget()
+        changes.forget(part)
         part.relabel(3, Labels(np.ones((1, 10), np.uint8), None))
         part.remove(5)
     same_answers(made, other, X[:9], 6)
     every = np.arange(29)
-    np.testing.assert_array_equal(made.numbers(every), other.numbers(every))
+    np.testing.assert_array_equal(made.take(NUMBERS, every), other.take(NUMBERS, every))
     assert made.n_forgotten == other.n_forgotten == (21 if holes else 22)
-    for name in made.ids(every):
-        assert made.position_of(name) == other.position_of(name)
+    for name in made.take(IDS, every):
+        assert lookup.position_of(made, name) == lookup.position_of(other, name)
 
 
 def test_a_dump_is_a_copy(opened):
@@ -869,9 +874,9 @@ def test_a_dump_is_a_copy(opened):
     state["rows"]["dense"][:] = 9
     state["codes"][:] = 9
     state["labels"][:] = 255
-    assert made.take(slice(None)).max() < 9
-    assert not made.search_codes(np.zeros((1, 3), np.float32), 5)[0].max() >= 3 * 81
-    assert not made.labels().Y.all()
+    assert made.take(ROWS).max() < 9
+    assert not lookup.nearest_codes(made, np.zeros((1, 3), np.float32), 5)[0].max() >= 3 * 81
+    assert not made.take(LABELS).Y.all()
 
 
 def change(**parts):

@@ -35,7 +35,7 @@ from tagstream.projection.features import (
     unit_rows,
 )
 from tagstream.projection.ridge import Design
-from tagstream.store.sums import DEAR_LEAF, LEAF, Examples
+from tagstream.store.sums import DEAR_LEAF, LEAF, LocalExamples
 
 
 def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
@@ -55,17 +55,17 @@ def fitted(examples, choice, *, lift_size=LIFT_SIZE, seed=0, start=None):
 
 def fit(rows, labels, choice, **how):
     """Fit whole arrays, and leave out how they are spread."""
-    return fitted(Examples.of(rows, labels), choice, **how)[0]
+    return fitted(LocalExamples.of(rows, labels), choice, **how)[0]
 
 
 def leading_directions(labels, d):
     rows = np.zeros((len(labels.Y), 1), np.float32)
-    return projection.leading_directions(Examples.of(rows, labels), d)
+    return projection.leading_directions(LocalExamples.of(rows, labels), d)
 
 
 def whitened(X, choice, size):
     """Return the centred features whose weights the ridge holds down."""
-    examples = Examples.of(X, Labels(np.zeros((len(X), 1), np.uint8), None))
+    examples = LocalExamples.of(X, Labels(np.zeros((len(X), 1), np.uint8), None))
     features = finish(make_features(examples, choice, size, 0))
     return finish(finish(Design.of(examples, features)).times(np.eye(size)))
 
@@ -81,7 +81,7 @@ def plain(rho):
 
 def auto(X, Y, **changes):
     how = {"scale": None, "lift": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5}
-    examples = Examples.of(X, Labels(Y, None))
+    examples = LocalExamples.of(X, Labels(Y, None))
     size = changes.pop("size", 300)
     return finish(choose(examples, lift_size=size, seed=0, **(how | changes)))[0]
 
@@ -415,12 +415,12 @@ def test_without_a_lift_the_ridge_is_sought_on_more_than_the_sample(monkeypatch)
     X, Y = draw(60, 150, 20, 3)
 
     def found(lift):
-        examples = Examples.of(X, Labels(Y, None))
+        examples = LocalExamples.of(X, Labels(Y, None))
         how = {"scale": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5}
         return finish(choose(examples, sample=50, lift=lift, lift_size=300, seed=0, **how))
 
     def is_that_of(made, size):
-        rows, labels = Examples.of(X, Labels(Y, None)).sample(size).every()
+        rows, labels = LocalExamples.of(X, Labels(Y, None)).sample(size).every()
         ratio = made.ridge / smoother(rows, labels.Y).ridge
         return min(abs(ratio - factor) for factor in (1.0, *FACTORS)) < 1e-9
 
@@ -440,13 +440,13 @@ def test_without_a_lift_the_ridge_is_sought_on_more_than_the_sample(monkeypatch)
 def test_one_product_of_sparse_rows_does_for_rows_as_they_are_and_of_unit_length():
     X, Y = texts(43, 40, longest=30)
     X = sp.csr_matrix(X.toarray() * (np.arange(40) != 3)[:, None], dtype=np.float32)
-    few = Examples.of(X, Labels(Y, None))
+    few = LocalExamples.of(X, Labels(Y, None))
     _, (plain, unit) = choice._inner_products(few, (None, "unit"), 10, 0)
     _, (same,) = choice._inner_products(few, ("unit",), 10, 0)
     np.testing.assert_allclose(plain, (X @ X.T).toarray())
     np.testing.assert_allclose(unit, same, atol=1e-6)
     assert not unit[3].any()
-    few = Examples.of(unit_rows(X), Labels(Y, None))
+    few = LocalExamples.of(unit_rows(X), Labels(Y, None))
     _, (alone,) = choice._inner_products(few, (None, "unit"), 10, 0)  # the other changes nothing
     np.testing.assert_allclose(alone, unit, atol=1e-6)
     assert auto(unit_rows(X), Y, scale="auto").scale is None
@@ -691,7 +691,7 @@ def test_a_warm_start_is_improved_by_textbook_rounds_over_all_leaves(rounds, n_f
     X, Y = draw(13, 300, 400, 3, kept=0.1)
     X[:, :n_filled] += 0.5
     rows, rho = sp.csr_matrix(X), 5.0
-    examples = Examples.of(rows, Labels(Y, None))
+    examples = LocalExamples.of(rows, Labels(Y, None))
     examples.leaf = 64
     start = fit(rows[:200], Labels(Y[:200], None), plain(rho))
     made = fitted(examples, plain(rho), start=start)[0]
@@ -723,7 +723,7 @@ def test_the_papers_projection_is_least_squares_of_least_norm_without_intercept(
         X, Y = draw(20, n, p, 3)
         X += 1
         for rows in (X, sp.csr_matrix(X)):
-            made = first_block(Examples.of(rows, Labels(Y, None)))
+            made = first_block(LocalExamples.of(rows, Labels(Y, None)))
             expected = np.linalg.pinv(X.astype(float)) @ Y
             np.testing.assert_allclose(made.dense, expected, atol=1e-6)
             assert not made.c.any()
@@ -926,7 +926,7 @@ def test_the_spread_of_a_fit_is_that_of_what_p_is_multiplied_with(kind, n, p):
     sparse, lift = "sparse" in kind, "kernel" if kind == "kernel" else None
     rows = sp.csr_matrix(X) if sparse else X
     chosen = Choice("standard" if "standard" in kind else None, lift, 2.0, 1.0)
-    examples = Examples.of(rows, Labels(Y, None))
+    examples = LocalExamples.of(rows, Labels(Y, None))
     made, spread = fitted(examples, chosen, lift_size=15)
     inputs = made.inputs(rows)
     inputs = np.asarray(inputs.toarray() if sparse else inputs, np.float64)
@@ -962,7 +962,7 @@ def test_a_fit_depends_on_the_examples_alone_not_on_how_they_are_held(sparse, li
         return Labels(labels.Y[part], None if known is None else known[part])
 
     for numbers in (np.arange(70), np.arange(0, 4 * 70, 4), 7):
-        held = Examples(rows, some, numbers)
+        held = LocalExamples(rows, some, numbers)
         made = fitted(held, Choice("standard", lift, 2.0, 1.0), lift_size=20)[0]
         np.testing.assert_array_equal(made.P, whole.P)
         np.testing.assert_array_equal(made.c, whole.c)
@@ -975,7 +975,7 @@ def test_examples_of_several_leaves_are_fitted_like_those_of_one(kind):
     chosen = Choice(None, "kernel" if kind == "kernel" else None, 2.0, 1.0)
     whole = fit(rows, labels, chosen, lift_size=20)
     far = np.arange(90) * ((DEAR_LEAF if kind == "kernel" else LEAF) // 8)  # eight to a leaf
-    held = Examples(rows, lambda part: Labels(Y[part], None), far)
+    held = LocalExamples(rows, lambda part: Labels(Y[part], None), far)
     made = fitted(held, chosen, lift_size=20)[0]
     np.testing.assert_allclose(made(rows), whole(rows), atol=1e-6 if kind == "sparse" else 1e-8)
 
@@ -1036,7 +1036,7 @@ def beside(filled, n, p, q=3):
 @pytest.mark.parametrize("filled", [0, FILLED - 1, FILLED, 50])
 def test_filled_columns_are_a_dense_block_and_products_of_two_blocks_add(filled, scale):
     X, Y = beside(filled, 70, 300)
-    examples = Examples.of(sp.csr_matrix(X), Labels(Y, None))
+    examples = LocalExamples.of(sp.csr_matrix(X), Labels(Y, None))
     features = finish(make_features(examples, Choice(scale), 10, 0))
     made = features(examples.every()[0])
     assert isinstance(made, Joined) == (filled >= FILLED) == (features.n_filled > 0)
@@ -1074,7 +1074,7 @@ def test_a_fit_of_two_blocks_is_that_of_the_dense_rows(
         monkeypatch.setattr(ridge, "DIRECT", 10)
         monkeypatch.setattr(ridge, "PRIMAL", 10)
         monkeypatch.setattr(ridge, "ROUNDS", 200)
-    made, spread = fitted(Examples.of(rows, labels), chosen)
+    made, spread = fitted(LocalExamples.of(rows, labels), chosen)
     again = fit(rows, labels, chosen, start=made)
     np.testing.assert_array_equal(made.columns, np.flatnonzero(X.any(axis=0)))
     close = 0.02 if iterative else 1e-4

@@ -24,7 +24,7 @@ from tagstream.labels import read as labels_module
 from tagstream.labels.read import Labels
 from tagstream.metric.space import ConvexSpace, Coordinates, Space
 from tagstream.projection import Reduction, reduction
-from tagstream.store.sums import Examples
+from tagstream.store.sums import LocalExamples
 
 VOTES = {"head": False, "decide": 0.5}
 PLAIN = {"scale": None, "lift": None, "ridge": 2.0}
@@ -57,7 +57,7 @@ def zipf_labels(n, q, seed=0):
 
 
 def examples_of(Y, known=None):
-    return Examples.of(np.zeros((len(Y), 1), np.float32), Labels(Y, known))
+    return LocalExamples.of(np.zeros((len(Y), 1), np.float32), Labels(Y, known))
 
 
 def feed(model, X, Y, cuts):

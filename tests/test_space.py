@@ -9,7 +9,7 @@ import pytest
 
 from tagstream.labels.read import Labels
 from tagstream.metric.space import FULL_RANK, Space
-from tagstream.store.sums import Examples
+from tagstream.store.sums import LocalExamples
 
 
 def labels(rng, n, q, share=0.4):
@@ -22,7 +22,7 @@ def played(q=5, n=60, d=None, seed=0, encodes=True):
     space = Space(d)
     space.grow(q)
     mine, theirs = labels(rng, n, q), labels(rng, n, q)
-    space.turn(Examples.of(np.zeros((n, 1), np.float32), mine))
+    space.turn(LocalExamples.of(np.zeros((n, 1), np.float32), mine))
     space.play(rng.random((n, q)), mine, theirs, np.zeros(n, bool), step_max=0.05)
     if encodes:
         space.renew()

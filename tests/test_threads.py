@@ -12,7 +12,7 @@ from tagstream.execution import threads
 from tagstream.execution.threads import in_threads
 from tagstream.labels.read import Labels
 from tagstream.learners import neighbors
-from tagstream.store.sums import Examples
+from tagstream.store.sums import LocalExamples
 
 
 @pytest.fixture(params=[1, 2, 5])
@@ -57,7 +57,7 @@ def test_an_error_reaches_the_caller(several):
 def test_sums_over_leaves_do_not_depend_on_threads(monkeypatch):
     rng = np.random.default_rng(1)
     X, Y = rng.normal(size=(1000, 6)), (rng.random((1000, 3)) < 0.4).astype(np.uint8)
-    examples = Examples.of(X, Labels(Y, None), 37)
+    examples = LocalExamples.of(X, Labels(Y, None), 37)
     examples.leaf = 64
     mapped = [examples.map(np.tanh, keep) for keep in (False, True)]
     made = []

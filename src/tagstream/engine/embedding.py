@@ -42,10 +42,11 @@ from tagstream.execution.threads import ONE_BLAS_THREAD
 from tagstream.labels.read import Labels
 from tagstream.metric.space import Coordinates, Space
 from tagstream.projection.ridge import Spread
+from tagstream.store import changes
+from tagstream.store.coded import Coded
 from tagstream.store.contents import Digests, left_out, newest_of_each
-from tagstream.store.local import LocalStore
-from tagstream.store.protocol import Coded, Store
-from tagstream.store.sums import Examples, Tree
+from tagstream.store.protocol import Store
+from tagstream.store.sums import Examples, LocalExamples, Tree
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -260,7 +261,7 @@ class Embedding:
         if self.projection is not None:
             self.projection = self.projection.kept([*columns])
             self.space.renew()
-            store.encode(self.encoder())
+            changes.encode(store, self.encoder())
 
     def forget_sums(self) -> None:
         """Sum all examples again at the next fit: those that were summed have changed."""
@@ -295,7 +296,7 @@ class Embedding:
         if replay is not None:
             sample = left_out(contents, self.seed, self.n_fits)
             out = Left.of(sample, contents, store) if len(sample.newest) else None
-        left = None if out is None else Examples.of(*examples.take(out.sample.every))
+        left = None if out is None else LocalExamples.of(*examples.take(out.sample.every))
         yield PAUSE
         full = is_full(t, window)
         # In a full window fits must be cheap, and a quarter of it is enough to choose by.
@@ -303,11 +304,11 @@ class Embedding:
         lift_size = min(projection.LIFT_SIZE, max(100, half)) if full else projection.LIFT_SIZE
         keeps = window is None and not examples.sparse and len(examples) >= KEPT
         due, design = self.chooses(t), None
-        self._reduce(examples, store.n_labels, due)
+        self._reduce(examples, store.facts.n_labels, due)
         yield PAUSE
         if due or not keeps or self.moments is None:
             self.moments, self._sums = None, None
-        if keeps and self._sums is None and isinstance(store, LocalStore):
+        if keeps and self._sums is None and store.facts.in_process:
             self._sums = Tree()
         if due:
             size = min(projection.SAMPLE, max(64, quarter)) if full else projection.SAMPLE
@@ -341,7 +342,7 @@ class Embedding:
             replayed = yield from self._replay(replay, out, store, design.features.moments)
         P, spread = yield from projection.fit(design, self.choice.ridge, start=last)
         self._set(P)
-        coded = yield from store.encoding(self.encoder(), dear=P.lift is not None)
+        coded = yield from store.examples().encoding(self.encoder(), dear=P.lift is not None)
         return Renewed(self, spread, coded, replayed)
 
     def _set(self, made: projection.Projection) -> None:
@@ -355,12 +356,12 @@ class Embedding:
     ) -> Steps[Replayed]:
         """Teach the any-head what was left out, by P as it is now."""
         assert self.projection is not None
-        made, votes = self(out.rows, store.n_labels), replay.n_votes
+        made, votes = self(out.rows, store.facts.n_labels), replay.n_votes
         groups = out.groups(votes, len(store))
         found = np.empty((len(made.Z), votes), np.int64)
         asked = [(made.codes[part], k) for part, k in groups]
         dear = self.projection.lift is not None
-        every = yield from store.nearest_by(self.encoder(), asked, dear=dear)
+        every = yield from store.examples().nearest_by(self.encoder(), asked, dear=dear)
         for (part, _), near in zip(groups, every, strict=True):
             found[part] = out.others(near, part, votes)
         factor = None if moments is None or not replay.near else column_factor(*moments)
@@ -379,8 +380,8 @@ class Embedding:
         ):  # fmt: skip
             setattr(self, name, getattr(twin, name))
         self._sums = None if changed else twin._sums
-        store.adopt(renewed.coded, self.encoder())
-        store.widen_codes(self.space.d)
+        changes.adopt_codes(store, renewed.coded, self.encoder())
+        changes.widen_codes(store, self.space.d)
         self._last = None
 
     def _reduce(self, examples: Examples, q: int, due: bool) -> None:
@@ -509,5 +510,5 @@ class Embedding:
     def check_codes(self, store: Store) -> None:
         """Check that the codes of a store are as wide as those that are made here."""
         d = self.space.d if self.projection is not None else None
-        if store.code_width != d:
-            raise ValueError(f"codes must have {d} columns, got {store.code_width}")
+        if store.facts.code_width != d:
+            raise ValueError(f"codes must have {d} columns, got {store.facts.code_width}")

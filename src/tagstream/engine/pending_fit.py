@@ -128,7 +128,7 @@ class Renewal:
         renewed = self.finish()
         if renewed is None:
             return
-        fast = self._grow(renewed, store.n_labels)
+        fast = self._grow(renewed, store.facts.n_labels)
         embedding.take_over(renewed, store, changed=self._changed)
         if belief is not None and fast is not None:
             belief.take_over(fast, renewed.spread, renewed.replayed, store)
@@ -198,7 +198,9 @@ class Renewal:
             raise ValueError("a fit under way must have an any-head only if there is a head")
 
         def steps() -> Steps[Renewed | None]:
-            return Renewed(twin, spread, (yield from store.encoding(twin.encoder())), replayed)
+            return Renewed(
+                twin, spread, (yield from store.examples().encoding(twin.encoder())), replayed
+            )
 
         made = cls(state["at"], steps(), None)
         if state["fast"] is not None:

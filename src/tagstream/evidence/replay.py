@@ -29,7 +29,7 @@ from tagstream.evidence.honest import Entries, entries_of
 from tagstream.evidence.naming import Naming
 from tagstream.execution.steps import PAUSE, Steps
 from tagstream.store.contents import Digests, Sample, draw
-from tagstream.store.protocol import Store
+from tagstream.store.protocol import LABELS, NUMBERS, ROWS, Store
 from tagstream.store.rows import DenseRows
 
 __all__ = [
@@ -76,7 +76,7 @@ class Left(NamedTuple):
     @classmethod
     def of(cls, sample: Sample, contents: Digests, store: Store) -> Left:
         """Return a sample of what is stored."""
-        return cls(sample, contents, store.take(sample.newest))
+        return cls(sample, contents, store.take(ROWS, sample.newest))
 
     @property
     def n_copies(self) -> Positions:
@@ -188,7 +188,7 @@ class Replay:
         honest: list[Entries] = []
         near = np.empty((0, 0), np.int64)
         if factor is not None:
-            numbers = store.numbers(np.arange(len(store)))
+            numbers = store.take(NUMBERS, np.arange(len(store)))
             at = draw(numbers, DRAWN, self._seed)
             drawn = numbers[at]
             yield PAUSE
@@ -205,7 +205,7 @@ class Replay:
             if self._naming is not None:
                 cosines = self._naming.cosines(left.rows[part])
                 evidence = evidence._replace(names=cosines, declared=self._naming.declared)
-            every = store.labels(sample.every[copies])
+            every = store.take(LABELS, sample.every[copies])
             Y = marked_labels(every.Y, every.known)
             less = counted(Y, sample.whose[copies] - first, part.stop - first)
             newest = bounds[part.start + 1 : part.stop + 1] - 1 - bounds[part.start]
@@ -217,8 +217,8 @@ class Replay:
 
     def _near(self, left: Left, store: Store, at: Positions, factor: Vector) -> Positions:
         """Return the nearest of a sample of stored rows in input space, without copies."""
-        rows = DenseRows(store.n_features)
-        rows.append(scaled_rows(store.take(at), factor))
+        rows = DenseRows(store.facts.n_features)
+        rows.append(scaled_rows(store.take(ROWS, at), factor))
         contents, own = left.contents[at], left.contents[left.sample.newest]
         same = np.isin(contents, own)
         most = int(np.unique(contents[same], return_counts=True)[1].max(initial=0))

@@ -50,7 +50,8 @@ from tagstream.evidence.replay import (
 from tagstream.execution.schedule import FIRST_FIT
 from tagstream.labels.read import Labels
 from tagstream.projection.ridge import Spread
-from tagstream.store.protocol import Store
+from tagstream.store import lookup
+from tagstream.store.protocol import CORRECTED, LABELS, NUMBERS, ROWS, Store
 from tagstream.store.rows import DenseRows
 
 __all__ = ["NEAR", "PARTS", "Belief", "Items", "Reasons", "without_self"]
@@ -326,7 +327,7 @@ class Belief:
         self.trim(store)
         self._asked = kept = None
         if store.window is not None:
-            kept = store.first_seen(np.arange(positions[0], positions[-1] + 2))
+            kept = lookup.first_seen(store, np.arange(positions[0], positions[-1] + 2))
         looked = self._look_up(items, store, near, kept, nearest)
         if self.watches and self.any is not None and items.Z is not None:
             self._watch(looked.evidence, labels)
@@ -358,9 +359,10 @@ class Belief:
         if self.any is None:
             return
         if self.lag:  # which is nothing to the any-head
-            lo = store.first_seen(positions)
+            lo = lookup.first_seen(store, positions)
             if self._recent is None:
-                found = store.search_rows(items.rows, self.n_asked(store), lo, positions)[1]
+                asked = self.n_asked(store)
+                found = lookup.nearest_rows(store, items.rows, asked, lo, positions)[1]
                 near = _NO_POSITIONS
             else:
                 end, scaled = int(positions[-1]) + 1, self._scaled(items.rows)
@@ -375,7 +377,7 @@ class Belief:
         self, items: Items, store: Store, positions: Positions
     ) -> tuple[Items, Positions]:
         """Look up what was near items when they came."""
-        lo, ends = store.first_seen(positions), positions - self.lag
+        lo, ends = lookup.first_seen(store, positions), positions - self.lag
         if self._recent is not None:
             scaled, low, near = self._scaled(items.rows), np.maximum(lo, ends - RECENT), []
             many = items.found is not None and len(self._recent) >= RECENT
@@ -390,7 +392,8 @@ class Belief:
                 self.trim(store)
             return items, near[0] if len(near) == 1 else np.concatenate(near)
         if items.found is None:
-            found = store.search_rows(items.rows, self.n_asked(store), lo, np.maximum(ends, lo))[1]
+            asked, ends = self.n_asked(store), np.maximum(ends, lo)
+            found = lookup.nearest_rows(store, items.rows, asked, lo, ends)[1]
             items = items._replace(found=found)
         return items, _NO_POSITIONS
 
@@ -436,8 +439,8 @@ class Belief:
         """Divide columns by their deviation over what is stored before position ``n``."""
         if self._recent is None:
             return
-        first = int(store.first_seen(np.array([n]))[0])
-        rows = store.take(slice(first, n)).astype(np.float64)
+        first = int(lookup.first_seen(store, np.array([n]))[0])
+        rows = store.take(ROWS, slice(first, n)).astype(np.float64)
         # One after another, so that the order of the sums follows from the rows alone.
         mean = np.add.accumulate(rows, axis=0)[-1] / len(rows)
         square = np.add.accumulate((rows - mean) ** 2, axis=0)[-1] / len(rows)
@@ -447,7 +450,7 @@ class Belief:
         self._factor = column_factor(mean, deviation)
         kept = min(n, self._n_recent(store))
         self._recent = DenseRows(self.n_features)
-        self._recent.append(self._scaled(store.take(slice(n - kept, n))))
+        self._recent.append(self._scaled(store.take(ROWS, slice(n - kept, n))))
         if self._drawn is not None:
             self._draw(self._drawn.numbers, store)
 
@@ -483,10 +486,10 @@ class Belief:
         """Keep the rows of these numbers for the any-head, as far as they are stored."""
         if self._recent is None:
             return
-        at = store.positions_of(numbers)
+        at = lookup.positions_of(store, numbers)
         rows = DenseRows(self.n_features)
-        rows.append(self._scaled(store.take(at[at >= 0])))
-        self._drawn = _Drawn(numbers, rows, at[at >= 0], len(store), store.n_seen)
+        rows.append(self._scaled(store.take(ROWS, at[at >= 0])))
+        self._drawn = _Drawn(numbers, rows, at[at >= 0], len(store), store.facts.n_seen)
 
     # ------------------------------------------------------------------ corrections
     def relabel(self, item: Items, old: Labels, new: Labels) -> None:
@@ -516,9 +519,9 @@ class Belief:
             self.naming = self.naming.kept(columns)
         self.honest_next.keep(columns)
         self.honest_any.keep(columns)
-        size = 1 + RECOUNTED // max(store.n_labels, 1)
+        size = 1 + RECOUNTED // max(store.facts.n_labels, 1)
         for first in range(0, len(store), size):
-            labels = store.labels(slice(first, min(first + size, len(store))))
+            labels = store.take(LABELS, slice(first, min(first + size, len(store))))
             self.head.recount(labels.Y, 1, labels.known)
         self.fast.keep([c[0] for c in columns])
         self._counted = History(**copied(self.head.now))
@@ -563,7 +566,7 @@ class Belief:
             assert items.found is not None
             nearest = Nearest(looked.nearest, looked.copied.similarities)
             bits = bits_of(items.rows)
-            self._asked = _Asked(bits, store.n_seen, items.found, near, scaled, nearest)
+            self._asked = _Asked(bits, store.facts.n_seen, items.found, near, scaled, nearest)
         return self._blend(self.head.score(looked.evidence, self.fast), looked)[0]
 
     def scores_without(
@@ -581,7 +584,7 @@ class Belief:
             The stored items; ``found`` has one neighbour more than vote, or is None.
         positions : int array of shape (m,)
         """
-        labels, found = store.labels(positions), items.found
+        labels, found = store.take(LABELS, positions), items.found
         if found is None:
             found = self._all_near(items.rows, store)
         candidates = without_self(found, positions)
@@ -595,8 +598,10 @@ class Belief:
             near = without_self(near, positions)
         if near.size:
             candidates = np.concatenate([candidates, near[:, :1]], axis=1)
-        nearest = store.similar(items.rows, candidates, None if self.plain else self._factor)
-        twins = store.corrected_twins(items.rows)
+        nearest = lookup.similar(
+            store, items.rows, candidates, None if self.plain else self._factor
+        )
+        twins = lookup.corrected_twins(store, items.rows)
         if twins is not None:
             there = (twins >= 0) & (twins != positions)
             nearest = Nearest(
@@ -611,7 +616,8 @@ class Belief:
         Y = marked_labels(labels.Y, labels.known)
         Z = _NO_Z
         if items.Z is not None:
-            learnt = (store.numbers(positions) >= fitted_at) | store.corrected(positions)
+            learnt = store.take(NUMBERS, positions) >= fitted_at
+            learnt |= store.take(CORRECTED, positions)
             young = (fresh[: Y.shape[1]] > 0) & (Y == 1)
             Z = np.where(learnt[:, None] | young, items.Z, self.fast(items.inputs, items.Z))
         less = counted(Y, np.arange(len(Y)), len(Y))
@@ -621,7 +627,7 @@ class Belief:
     def _all_near(self, rows: Rows, store: Store) -> Positions:
         """Return one neighbour more than vote, in input space, before there is a metric."""
         if self._recent is None:
-            return store.search_rows(rows, min(self.n_votes + 1, len(store)))[1]
+            return lookup.nearest_rows(store, rows, min(self.n_votes + 1, len(store)))[1]
         return self._near(self._scaled(rows), self.n_votes + 1, len(store))
 
     def reasons(self, items: Items, store: Store, *, next: bool) -> Reasons:
@@ -653,7 +659,7 @@ class Belief:
             return items._replace(found=nobody), near, None
         if self._recent is None:
             if items.found is None:
-                found = store.search_rows(items.rows, self.n_asked(store))[1]
+                found = lookup.nearest_rows(store, items.rows, self.n_asked(store))[1]
                 items = items._replace(found=found)
             return items, _NO_POSITIONS, None
         scaled = self._scaled(items.rows)
@@ -676,7 +682,7 @@ class Belief:
     def _near_drawn(self, drawn: _Drawn, rows: Rows, store: Store, k: int = NEAR) -> Positions:
         """Return the k nearest of the drawn rows, (m, k)."""
         # Since they were drawn, items have only been added at the end, and dropped by the window.
-        dropped = drawn.n_stored + store.n_seen - drawn.n_seen - len(store)
+        dropped = drawn.n_stored + store.facts.n_seen - drawn.n_seen - len(store)
         at, m, lo, hi = drawn.at - dropped, rows.shape[0], None, None
         if dropped and len(at) and at[0] < 0:
             gone = int(np.count_nonzero(at < 0))
@@ -707,7 +713,9 @@ class Belief:
             candidates = items.found
             if near.size:
                 candidates = np.concatenate([candidates, near[:, :1]], axis=1)
-            nearest = store.similar(items.rows, candidates, None if self.plain else self._factor)
+            nearest = lookup.similar(
+                store, items.rows, candidates, None if self.plain else self._factor
+            )
         if twins:
             nearest = self._corrected_first(nearest, items.rows, store, kept)
         nearest = _named_first(nearest, items, store)
@@ -727,7 +735,7 @@ class Belief:
         nearest: Nearest, rows: Rows, store: Store, kept: Positions | None
     ) -> Nearest:
         """Of stored items that equal a row, take the one that was corrected last."""
-        twins = store.corrected_twins(rows)
+        twins = lookup.corrected_twins(store, rows)
         if twins is None:
             return nearest
         there = twins >= (0 if kept is None else kept[:-1])
@@ -824,7 +832,7 @@ class Belief:
         if n > (min(len(store), self._n_recent(store)) if near else 0):
             raise ValueError(f"n_recent must be a count of stored rows, got {n}")
         if self._recent is not None:
-            self._recent.append(self._scaled(store.take(slice(len(store) - n, None))))
+            self._recent.append(self._scaled(store.take(ROWS, slice(len(store) - n, None))))
         drawn = self._numbers_drawn(state["drawn"], store)
         if len(drawn):
             self._draw(drawn, store)
@@ -840,8 +848,9 @@ class Belief:
         numbers: Positions = expect("drawn", drawn, np.int64, (None,))
         if len(numbers) > (0 if self.plain else DRAWN):
             raise ValueError(f"drawn must be at most {DRAWN} numbers of dense rows")
-        if (np.diff(numbers, prepend=-1) <= 0).any() or numbers.max(initial=-1) >= store.n_seen:
-            raise ValueError(f"drawn must rise within 0 to {store.n_seen - 1}")
+        n_seen = store.facts.n_seen
+        if (np.diff(numbers, prepend=-1) <= 0).any() or numbers.max(initial=-1) >= n_seen:
+            raise ValueError(f"drawn must rise within 0 to {n_seen - 1}")
         return numbers
 
 
@@ -897,12 +906,14 @@ def _named_first(nearest: Nearest, items: Items, store: Store) -> Nearest:
         return nearest
     # Where nothing is nearly the same, no stored row is the same: there is nothing to look up.
     alike = np.flatnonzero(nearest.similarities >= BINS[-1]).tolist()
-    named = {i: store.position_of(name) for i in alike if (name := items.ids[i]) is not None}
+    named = {
+        i: lookup.position_of(store, name) for i in alike if (name := items.ids[i]) is not None
+    }
     who = [i for i, at in named.items() if at is not None]
     if not who:
         return nearest
     at = np.array([named[i] for i in who])
-    same = np.asarray((store.take(at) != items.rows[who]).sum(axis=1)).ravel() == 0
+    same = np.asarray((store.take(ROWS, at) != items.rows[who]).sum(axis=1)).ravel() == 0
     positions, similarities = nearest.positions.copy(), nearest.similarities.copy()
     positions[np.array(who)[same]], similarities[np.array(who)[same]] = at[same], 1.0
     return Nearest(positions, similarities)

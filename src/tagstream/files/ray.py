@@ -167,7 +167,7 @@ class RayStore:
             raise ValueError(f"segment must be {state['segment']} as saved, got {self.segment}")
         rest = LocalStore.load(state["open"], sparse=sparse, window=None)
         held = Held(**{name: bool(value) for name, value in state["held"].items()})
-        made = self.open(rest.n_features, sparse=sparse, window=window)
+        made = self.open(rest.facts.n_features, sparse=sparse, window=window)
         made.set_past(held, state["n_forgotten"])
         for entry in state["segments"]:
             expect_keys("a segment", entry, "file", "number", "n", "start")

@@ -32,7 +32,9 @@ from tagstream.execution.steps import finish
 from tagstream.labels.read import Labels
 from tagstream.learners.estimator import Change
 from tagstream.learners.neighbors import BLOCK, Located, NeighborClassifier, Positions
+from tagstream.store import changes, lookup
 from tagstream.store.contents import left_out
+from tagstream.store.protocol import LABELS, ROWS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -115,12 +117,12 @@ class KNN(NeighborClassifier):
 
     def _grow(self, q: int) -> None:
         old = self._tables.shape[2]
-        self._store.grow(q)
+        changes.grow_labels(self._store, q)
         self._grow_belief(q)
         if self.vote == "map":
             self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, q - old)))
             # No stored item has a new label, hence none of its neighbours does.
-            known = self._store.labels().known
+            known = self._store.take(LABELS).known
             who = len(self._store) if known is None else known[:, old:].sum(axis=0)
             self._tables[0, 0, old:] = who
             self._counts = [np.pad(c, (0, q - old)) for c in self._counts]
@@ -144,7 +146,7 @@ class KNN(NeighborClassifier):
         if belief is None or not len(store):
             return
         self._n_fits, self._fitted_at = self._n_fits + 1, seen
-        contents = store.contents()
+        contents = lookup.contents(store)
         sample = left_out(contents, SEED, self._n_fits)
         if not len(sample.newest):
             return
@@ -152,7 +154,7 @@ class KNN(NeighborClassifier):
         found = np.empty((len(sample.newest), belief.n_votes), np.int64)
         for part, k in left.groups(belief.n_votes, len(store)):
             found[part] = left.others(
-                store.search_rows(left.rows[part], k)[1], part, belief.n_votes
+                lookup.nearest_rows(store, left.rows[part], k)[1], part, belief.n_votes
             )
         factor = None if self._sparse else belief.factor
         replayed = finish(belief.replay(SEED).learn(left, store, found, NO_Z, factor))
@@ -181,22 +183,22 @@ class KNN(NeighborClassifier):
         store = self._store
         positions = len(store) + np.arange(rows.shape[0])
         store.append(rows, labels, ids)
-        lo = store.first_seen(positions)
+        lo = lookup.first_seen(store, positions)
         belief = self._belief
         if belief is not None:
             ends = np.maximum(positions - belief.lag, lo)
-            found = store.search_rows(rows, belief.n_asked(store), lo, ends)[1]
+            found = lookup.nearest_rows(store, rows, belief.n_asked(store), lo, ends)[1]
             items = Items(rows, found, None, inputs_of(None))
             belief.learn(items, labels, store, seen)
         if self.vote == "map":
             asked = min(self.n_neighbors, len(store))
-            found = store.search_rows(rows, asked, lo, positions)[1]
+            found = lookup.nearest_rows(store, rows, asked, lo, positions)[1]
             self._enter(self._count(found), labels)
 
     def _locate(
         self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
     ) -> Located:
-        squares, found = self._store.search_rows(rows, k, lo, hi)
+        squares, found = lookup.nearest_rows(self._store, rows, k, lo, hi)
         return Located(Items(rows, found, None, inputs_of(None)), squares)
 
     # ------------------------------------------------------------------ corrections
@@ -221,8 +223,8 @@ class KNN(NeighborClassifier):
     # ------------------------------------------------------------------ the Bayesian vote
     def _count(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         """Return C_j, (m, q), of items whose neighbours are at ``found``, −1 being none."""
-        Y = self._store.labels(np.maximum(found, 0).ravel()).Y
-        Y = Y.reshape(*found.shape, self._store.n_labels) * (found >= 0)[:, :, None]
+        Y = self._store.take(LABELS, np.maximum(found, 0).ravel()).Y
+        Y = Y.reshape(*found.shape, self._store.facts.n_labels) * (found >= 0)[:, :, None]
         counts: npt.NDArray[np.int32] = Y.sum(axis=1, dtype=np.int32)
         return counts
 
@@ -232,7 +234,7 @@ class KNN(NeighborClassifier):
         self._counts.extend(counts)
         excess = 0 if self.window is None else max(len(self._store) - self.window, 0)
         if excess:
-            oldest = self._store.labels(slice(excess))
+            oldest = self._store.take(LABELS, slice(excess))
             self._tally(np.array(self._counts[:excess]), oldest, -1)
             del self._counts[:excess]
 
@@ -249,14 +251,14 @@ class KNN(NeighborClassifier):
         self._tables[:] = 0
         for first in range(0, n, BLOCK):
             positions = np.arange(first, min(first + BLOCK, n))
-            found = self._store.search_rows(self._store.take(positions), k + 1)[1]
+            found = lookup.nearest_rows(self._store, self._store.take(ROWS, positions), k + 1)[1]
             # Where older copies of the item crowd it out of its own list, the last one goes.
             own = found == positions[:, None]
             own[~own.any(axis=1), -1] = True
             found = found[~own].reshape(len(positions), k)
             counts = self._count(found)
             self._counts.extend(counts)
-            self._tally(counts, self._store.labels(positions), 1)
+            self._tally(counts, self._store.take(LABELS, positions), 1)
 
     def _scored(self, located: Located, *, next: bool) -> npt.NDArray[np.float64]:
         if self.vote == "majority":
@@ -277,7 +279,7 @@ class KNN(NeighborClassifier):
         """Bytes of the stored examples and tables."""
         belief = 0 if self._belief is None else self._belief.nbytes
         tables = self._tables.nbytes + sum(c.nbytes for c in self._counts)
-        return self._store.nbytes + belief + tables
+        return lookup.n_bytes(self._store) + belief + tables
 
     def _dump(self) -> dict[str, Any]:
         q = len(self.classes_)
@@ -311,7 +313,7 @@ class KNN(NeighborClassifier):
         # The tables are what the counts add up to: no number of theirs is taken on trust.
         self._tables = np.zeros(shape, np.int64)
         if bayesian:
-            self._tally(counts, self._store.labels(), 1)
+            self._tally(counts, self._store.take(LABELS), 1)
             if (stored != self._tables).any():
                 raise ValueError("tables must be the sums of the counts")
         check_number("next_count", state["next_count"], kind=int, least=1, most=2.0**60)

@@ -21,8 +21,9 @@ from tagstream.execution.threads import in_threads
 from tagstream.labels.read import Batch, Labels, as_array, read_labels
 from tagstream.learners.estimator import Change, StreamClassifier, check_name
 from tagstream.notebook import explanation_html
+from tagstream.store import changes, lookup
 from tagstream.store.local import LocalStore
-from tagstream.store.protocol import Store
+from tagstream.store.protocol import CORRECTED, IDS, LABELS, NUMBERS, ROWS, Store
 from tagstream.store.sums import count_labels
 
 if TYPE_CHECKING:
@@ -429,13 +430,14 @@ class NeighborClassifier(StreamClassifier):
         """Return the stored examples that a file holds."""
         load = LocalStore.load if self.store is None else self.store.load
         store: Store = load(state, sparse=self._sparse, window=self.window)
-        if (store.n_features, store.n_labels) != (self.n_features_in_, len(self.classes_)):
+        p, q, n_seen = store.facts[:3]
+        if (p, q) != (self.n_features_in_, len(self.classes_)):
             raise ValueError(
                 f"the store must have {self.n_features_in_} features and {len(self.classes_)} "
-                f"labels, got {store.n_features} and {store.n_labels}"
+                f"labels, got {p} and {q}"
             )
-        if store.n_seen != self.n_seen_:
-            raise ValueError(f"the store must have seen {self.n_seen_} rows, got {store.n_seen}")
+        if n_seen != self.n_seen_:
+            raise ValueError(f"the store must have seen {self.n_seen_} rows, got {n_seen}")
         return store
 
     def _n_asked(self) -> int:
@@ -473,7 +475,7 @@ class NeighborClassifier(StreamClassifier):
         if not len(self._store) and not self.names_count_:
             return np.zeros((rows.shape[0], len(self.classes_)))
         k, size = self._n_asked(), self._block()
-        shared = rows.shape[0] >= 2 * SHARED and isinstance(self._store, LocalStore)
+        shared = rows.shape[0] >= 2 * SHARED and self._store.facts.in_process
         size = min(size, SHARED) if shared else size
 
         def score(first: int) -> npt.NDArray[np.float64]:
@@ -505,7 +507,7 @@ class NeighborClassifier(StreamClassifier):
 
     def _ask_stored(self, positions: Positions) -> StoredBlock:
         store, belief = self._store, self._belief
-        rows = store.take(positions)
+        rows = store.take(ROWS, positions)
         located = self._locate(rows, min(self._n_asked() + 1, len(store)))
         found = without_self(located.found, positions)
         if belief is None:
@@ -514,14 +516,14 @@ class NeighborClassifier(StreamClassifier):
         else:
             fitted_at = self.n_seen_ - self.n_since_fit_
             scores = belief.scores_without(self._to_weigh(located), positions, store, fitted_at)
-        Y, known = store.labels(positions)
+        Y, known = store.take(LABELS, positions)
         sure = np.ones(Y.shape, np.bool_) if known is None else known
         return StoredBlock(positions, self._shares(scores), Y, sure, found[:, : self.n_neighbors])
 
     def neighbors_of(self, position: int) -> tuple[Neighbor, ...]:
         """Return the nearest other items of the stored item at a position, nearest first."""
         with self._lock:
-            row = self._store.take(slice(position, position + 1))
+            row = self._store.take(ROWS, slice(position, position + 1))
             located = self._locate(row, min(self.n_neighbors + 1, len(self._store)))
             own = located.found[0] != position
             keep = np.flatnonzero(own)[: located.found.shape[1] - 1]
@@ -530,7 +532,7 @@ class NeighborClassifier(StreamClassifier):
     def labels_at(self, positions: Any) -> npt.NDArray[np.uint8]:
         """Return the labels of the stored items at some positions, 0/1 of shape (m, q)."""
         with self._lock:
-            labels = self._store.labels(np.asarray(positions, np.int64))
+            labels = self._store.take(LABELS, np.asarray(positions, np.int64))
             return labels.Y if labels.known is None else labels.Y * labels.known
 
     def near_copies(
@@ -546,7 +548,7 @@ class NeighborClassifier(StreamClassifier):
         for first in range(0, n, size):
             with self._lock:
                 positions = np.arange(first, min(first + size, n))
-                rows = self._store.take(positions)
+                rows = self._store.take(ROWS, positions)
                 located = self._locate(rows, min(self._n_asked() + 1, n))
                 others = without_self(located.found, positions)
                 plain = self._belief is None or self._belief.plain
@@ -554,7 +556,7 @@ class NeighborClassifier(StreamClassifier):
                 if not self._sparse:
                     of_rows = np.ones(rows.shape[1])
                     factor = of_rows if plain or self._belief is None else self._belief.factor
-                nearest = self._store.similar(rows, others, factor)
+                nearest = lookup.similar(self._store, rows, others, factor)
             if progress is not None:
                 progress(int(positions[-1]) + 1, n)
             pairs = zip(positions.tolist(), *map(np.ndarray.tolist, nearest), strict=True)
@@ -563,7 +565,7 @@ class NeighborClassifier(StreamClassifier):
     def ids_at(self, positions: Any) -> list[Hashable]:
         """Return the names of the stored items at some positions."""
         with self._lock:
-            return self._store.ids(np.asarray(positions, np.int64))
+            return self._store.take(IDS, np.asarray(positions, np.int64))
 
     def _block(self) -> int:
         """Return how many examples are looked at together."""
@@ -572,7 +574,7 @@ class NeighborClassifier(StreamClassifier):
     def _scored(self, located: Located, *, next: bool) -> npt.NDArray[np.float64]:
         """Return the scores of located items."""
         if self._belief is None:
-            return self._store.votes(located.found)
+            return lookup.votes(self._store, located.found)
         return self._belief.scores(self._to_weigh(located), self._store, next=next)
 
     def _to_weigh(self, located: Located) -> Items:
@@ -601,7 +603,7 @@ class NeighborClassifier(StreamClassifier):
             stop = self._next_stop(seen)
             size = 1
             if n > 1:
-                size = min(n - done, stop - seen, self._store.block_size(self._block()))
+                size = min(n - done, stop - seen, lookup.block_size(self._store, self._block()))
             if size == n:
                 self._learn_block(rows, labels, ids, seen)
             else:
@@ -609,7 +611,7 @@ class NeighborClassifier(StreamClassifier):
                 known = None if labels.known is None else labels.known[part]
                 named = None if ids is None else ids[part]
                 self._learn_block(rows[part], Labels(labels.Y[part], known), named, seen)
-            self._store.forget()
+            changes.forget(self._store)
             done, seen = done + size, seen + size
             if seen == stop:
                 self._stop(seen)
@@ -619,8 +621,8 @@ class NeighborClassifier(StreamClassifier):
         """Return a stored item: its row, and its labels."""
         with self._lock:
             position = self._position(id)
-            (has,), known = self._store.labels([position])
-            row = self._store.take(slice(position, position + 1))
+            (has,), known = self._store.take(LABELS, [position])
+            row = self._store.take(ROWS, slice(position, position + 1))
             unsure = np.zeros(len(has), np.bool_) if known is None else ~known[0]
             return Item(row.copy(), self._named(has), self._named(unsure))
 
@@ -710,7 +712,7 @@ class NeighborClassifier(StreamClassifier):
 
     def _position(self, id: Hashable) -> int:
         check_is_fitted(self)
-        position = self._store.position_of(id) if isinstance(id, Hashable) else None
+        position = lookup.position_of(self._store, id) if isinstance(id, Hashable) else None
         if position is None:
             raise KeyError(f"no stored item is called {id!r}")
         return position
@@ -718,14 +720,14 @@ class NeighborClassifier(StreamClassifier):
     def has_item(self, id: Hashable) -> bool:
         """Tell whether an item of that name is stored."""
         with self._lock:
-            return hasattr(self, "n_seen_") and self._store.position_of(id) is not None
+            return hasattr(self, "n_seen_") and lookup.position_of(self._store, id) is not None
 
     def _check_changeable(self) -> None:
         """Raise if labels of this learner must stay as they are."""
 
     def _change_labels(self, columns: list[list[int]], names: list[Hashable]) -> None:
         """Make label j the union of the old ``columns[j]``, and call it ``names[j]``."""
-        self._store.map_labels(columns)
+        changes.map_labels(self._store, columns)
         self.classes_ = as_array(names)
         if self._belief is not None:
             self._belief.keep(columns, self._store)
@@ -734,7 +736,7 @@ class NeighborClassifier(StreamClassifier):
         """Give the item at a position other labels."""
         old = self._store.relabel(position, labels)
         if self._belief is not None:
-            row = self._store.take(slice(position, position + 1))
+            row = self._store.take(ROWS, slice(position, position + 1))
             self._belief.relabel(self._locate(row, 1).items, old, labels)
 
     def _forget(self, position: int) -> None:
@@ -762,7 +764,7 @@ class NeighborClassifier(StreamClassifier):
     def ids_(self) -> list[Hashable]:
         """The names of the stored items, oldest first."""
         with self._lock:
-            return self._store.ids(np.arange(len(self._store)))
+            return self._store.take(IDS, np.arange(len(self._store)))
 
     @property
     def label_counts_(self) -> npt.NDArray[np.int64]:
@@ -795,7 +797,7 @@ class NeighborClassifier(StreamClassifier):
             k = self.n_neighbors if n_neighbors is None else n_neighbors
             check_number("n_neighbors", k, kind=int, least=1)
             located = self._locate(rows, min(k, len(self._store)))
-            numbers = self._store.numbers(located.found)
+            numbers = self._store.take(NUMBERS, located.found)
         return (located.distances, numbers) if return_distance else numbers
 
     def explain(
@@ -846,7 +848,7 @@ class NeighborClassifier(StreamClassifier):
         found = located.found[i, : self.n_neighbors]
         found = found[found >= 0]
         neighbors = self._neighbors(found, np.sqrt(located.squares[i]) * located.scale)
-        labels = self._store.labels(found).Y.astype(bool)
+        labels = self._store.take(LABELS, found).Y.astype(bool)
         order = np.argsort(-scores, kind="stable").tolist()
         suggested = [j for j in order if chosen[j]]
         voters = {
@@ -870,13 +872,13 @@ class NeighborClassifier(StreamClassifier):
             cut_rows(located.items.rows, i, i + 1), 1, alone, alone + 1
         ).distances
         (copy_of,) = self._neighbors(alone, distance[0])
-        corrected = bool(self._store.corrected([copied])[0])
+        corrected = bool(self._store.take(CORRECTED, [copied])[0])
         return Explanation(neighbors, shown, voters, parts, copy_of, corrected)
 
     def _neighbors(self, found: npt.NDArray[np.int64], distances: Any) -> tuple[Neighbor, ...]:
         names = self.classes_.tolist()
-        labels = self._store.labels(found).Y
+        labels, ids = self._store.take(LABELS, found).Y, self._store.take(IDS, found)
         return tuple(
             Neighbor(i, float(far), tuple(names[j] for j in np.flatnonzero(has)))
-            for i, far, has in zip(self._store.ids(found), distances, labels, strict=False)
+            for i, far, has in zip(ids, distances, labels, strict=False)
         )

@@ -31,7 +31,9 @@ from tagstream.labels.read import Labels
 from tagstream.learners.estimator import Change
 from tagstream.learners.neighbors import Located, NeighborClassifier, Positions
 from tagstream.metric.space import ConvexSpace, Space
+from tagstream.store import changes, lookup
 from tagstream.store.local import LocalStore
+from tagstream.store.protocol import LABELS, ROWS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -169,9 +171,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         return self._sparse or (self.scale is None and self.lift is None)
 
     def _grow(self, q: int) -> None:
-        self._store.grow(q)
+        changes.grow_labels(self._store, q)
         self._embedding.grow(q)
-        self._store.widen_codes(self._embedding.space.d)
+        changes.widen_codes(self._store, self._embedding.space.d)
         self._grow_belief(q)
 
     def use_embedding(self, n_embedded: int) -> Self:
@@ -215,19 +217,22 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             items = Items(rows, None, None, inputs_of(None))
             store.append(rows, labels, ids)
         else:
-            made = self._embedding(rows, store.n_labels)
+            made = self._embedding(rows, store.facts.n_labels)
             positions = np.arange(len(store), len(store) + rows.shape[0])
             store.append(rows, labels, ids, made.codes)
-            lo, k = store.first_seen(positions), 1 if belief is None else belief.n_asked(store)
+            lo, k = (
+                lookup.first_seen(store, positions),
+                1 if belief is None else belief.n_asked(store),
+            )
             found = None if belief is None else belief.recall(rows, seen)
             if found is None:
-                found = store.search_codes(made.codes, k, lo, positions)[1]
+                found = lookup.nearest_codes(store, made.codes, k, lo, positions)[1]
             nearest = found[:, 0]
-            theirs = store.labels(np.maximum(nearest, 0))
+            theirs = store.take(LABELS, np.maximum(nearest, 0))
             self._embedding.play(made, labels, theirs, nearest < 0, step_max=self.step_max)
             if belief is not None and belief.lag:
                 ends = np.maximum(positions - belief.lag, lo)
-                found = store.search_codes(made.codes, k, lo, ends)[1]
+                found = lookup.nearest_codes(store, made.codes, k, lo, ends)[1]
             items = Items(rows, found, made.Z, made.inputs)
         if belief is not None:
             belief.learn(items, labels, store, seen)
@@ -271,7 +276,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         rule = 0.5 if isinstance(self.decide, str) else float(self.decide)
         self._embedding.next_fit = next_fit(seen, self._store.window)
         wanted = Wanted(self.scale, self.lift, self.ridge, self.n_neighbors, rule, self._n_embedded)
-        contents, belief = self._store.contents(), self._belief
+        contents, belief = lookup.contents(self._store), self._belief
         store = self._store.snapshot() if later else self._store
         replay = None if belief is None else belief.replay(self._embedding.seed)
         steps = self._embedding.renewing(seen, store, wanted, contents, replay)
@@ -305,8 +310,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _relabel(self, position: int, labels: Labels) -> None:
         self._embedding.forget_sums()
         if self._renewal is not None:
-            old = self._store.labels([position])
-            row = self._store.take(slice(position, position + 1))
+            old = self._store.take(LABELS, [position])
+            row = self._store.take(ROWS, slice(position, position + 1))
             self._renewal.corrected(row, labels.Y > old.Y)
         super()._relabel(position, labels)
 
@@ -333,10 +338,10 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
     ) -> Located:
         if self._embedding.projection is None:
-            squares, found = self._store.search_rows(rows, k, lo, hi)
+            squares, found = lookup.nearest_rows(self._store, rows, k, lo, hi)
             return Located(Items(rows, found, None, inputs_of(None)), squares)
-        made = self._embedding(rows, self._store.n_labels)
-        squares, found = self._store.search_codes(made.codes, k, lo, hi)
+        made = self._embedding(rows, self._store.facts.n_labels)
+        squares, found = lookup.nearest_codes(self._store, made.codes, k, lo, hi)
         items = Items(rows, found, made.Z, made.inputs)
         return Located(items, squares, self._embedding.space.scale)
 
@@ -353,7 +358,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         with self._lock:
             check_is_fitted(self)
             rows = self._check_query(X).astype(np.float32, copy=False)
-            return self._embedding.transform(rows, self._store.n_labels)
+            return self._embedding.transform(rows, self._store.facts.n_labels)
 
     # ------------------------------------------------------------------ state
     def _freeze(self, twin: OML) -> None:
@@ -430,7 +435,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def nbytes_(self) -> int:
         """Bytes of the stored examples and of all that was learnt."""
         belief = 0 if self._belief is None else self._belief.nbytes
-        return self._store.nbytes + self._embedding.nbytes + belief
+        return lookup.n_bytes(self._store) + self._embedding.nbytes + belief
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

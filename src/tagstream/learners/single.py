@@ -312,7 +312,7 @@ class Single:
     def _ask(self, row: Singles, most: int) -> Vector:
         """Find out about an item, unless it was the last one; return its probabilities, if any."""
         project, store, latest = self._embedding.projection, self.store, self._belief.latest
-        asked = row.tobytes(), store.n_seen, len(store)
+        asked = row.tobytes(), store.facts.n_seen, len(store)
         looks, p = asked != self._asked, np.empty((1, self._shape[0]))
         if looks:
             assert project is not None

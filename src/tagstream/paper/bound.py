@@ -15,7 +15,7 @@ from tagstream import projection
 from tagstream.labels.read import Labels
 from tagstream.metric import rounds
 from tagstream.paper.plan import INIT, STEP_MAX, STEP_MIN
-from tagstream.store.sums import Examples
+from tagstream.store.sums import LocalExamples
 
 __all__ = ["bound"]
 
@@ -55,7 +55,7 @@ def bound(X: Any, Y: npt.NDArray[np.uint8], model: Any) -> dict[str, Any]:
     X, Y = X[order].astype(np.float32), Y[order]
     n, q = Y.shape
     n0 = round(INIT * n)
-    P = projection.first_block(Examples.of(X[:n0], Labels(Y[:n0], None)))
+    P = projection.first_block(LocalExamples.of(X[:n0], Labels(Y[:n0], None)))
     Z, near = P(X), _nearest_before(X, n0)
     rounds = [(Z[t], Y[t], Y[near[t - n0]]) for t in range(n0, n)]
     d = max(1, q // 2)

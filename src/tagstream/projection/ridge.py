@@ -41,7 +41,7 @@ from tagstream.projection.features import (
 )
 from tagstream.projection.gradients import conjugate_gradients, weighted_sum
 from tagstream.projection.reduction import Reduction
-from tagstream.store.sums import Examples, Summand, Sums, Tree, count_labels
+from tagstream.store.sums import Examples, LocalExamples, Summand, Sums, Tree, count_labels
 
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
 DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
@@ -604,7 +604,7 @@ def fit_without(design: Design, left: Examples, at: Any, ridge: float) -> Steps[
     if design.primal or design.n - len(left) > DIRECT:
         return (yield from fit(design.without(left), ridge, rounds=FEW_ROUNDS))[0]
     kept = np.delete(np.arange(design.n), at)
-    others = Examples.of(*design.examples.take(kept))
+    others = LocalExamples.of(*design.examples.take(kept))
     fewer = yield from Design.of(others, features, design.reduction)
     return (yield from fit(fewer, ridge))[0]
 

@@ -1,26 +1,53 @@
-"""What a learner needs of its memory, whichever machine holds it."""
+"""What a learner needs of its memory, whichever machine holds it.
+
+A :class:`Store` keeps examples.  It has few members, because a store consists of *pieces*: examples
+that follow each other and lie in one process.  Whatever is asked about examples is a function of
+pieces (:mod:`tagstream.store.lookup`), and whatever changes all of them is a change of each piece
+(:mod:`tagstream.store.changes`).  So a store on other machines only has to send functions there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+)
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from tagstream.checks import Bools, Bytes, Rows
-from tagstream.core.similarity import Nearest
-from tagstream.execution.steps import Steps
 from tagstream.labels.read import Labels
 from tagstream.store.sums import Examples
 
-__all__ = ["Coded", "Neighbors", "Store"]
+if TYPE_CHECKING:
+    from tagstream.store.local import LocalStore
+
+__all__ = [
+    "CORRECTED",
+    "IDS",
+    "LABELS",
+    "NUMBERS",
+    "ROWS",
+    "Column",
+    "Facts",
+    "Neighbors",
+    "Piece",
+    "Store",
+]
 
 Positions = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
-Distances = npt.NDArray[np.float64]
-Found = tuple[Distances, Positions]
-Digests = npt.NDArray[np.uint64]
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Neighbors(NamedTuple):
@@ -43,34 +70,73 @@ class Neighbors(NamedTuple):
     corrected: Bools
 
 
-class Coded:
-    """Codes that were made ahead of stored examples, and of some that have come since.
+class Facts(NamedTuple):
+    """What there is to say about a store as a whole.
+
+    Attributes
+    ----------
+    n_features, n_labels : int
+        Numbers per row, and labels per example.
+    n_seen : int
+        Examples that were ever appended: the number of the next.
+    code_width : int or None
+        Numbers per code; None while there are no codes.
+    unknown, gaps, corrected : bool
+        Whether a label was ever unknown, an example was ever taken out of the middle, and one was
+        ever relabelled.
+    in_process : bool
+        Whether all examples are in this process.
+    """
+
+    n_features: int
+    n_labels: int
+    n_seen: int
+    code_width: int | None
+    unknown: bool
+    gaps: bool
+    corrected: bool
+    in_process: bool
+
+
+class Piece(NamedTuple):
+    """Some consecutive examples of a store, in one process.
+
+    Attributes
+    ----------
+    store : LocalStore
+        It holds them.
+    start : int
+        Its examples before this position have left the window.
+    offset : int
+        The position, in the whole store, of the one at ``start``.
+    whole : bool
+        Whether it is all of the store.
+    """
+
+    store: LocalStore
+    start: int
+    offset: int
+    whole: bool = False
+
+
+class Column(Generic[T]):
+    """A column of a store: how to read it, and how to put together what pieces have read.
 
     Parameters
     ----------
-    numbers : int array of shape (n,)
-        The numbers in the stream of the examples that were stored.
-    parts : list of arrays
-        Their codes, some rows each.
+    read : callable
+        Returns the values of a :class:`~tagstream.store.local.LocalStore` at some positions.
+    join : callable
+        Returns the values of n examples, of a list of places below n and of the values there, and
+        of the facts of the store.
     """
 
-    def __init__(self, numbers: Positions, parts: list[Singles]) -> None:
-        self._numbers, self._parts = [numbers], parts
-
-    def add(self, number: int, codes: Singles) -> None:
-        """Add the codes of examples that came later, with the number of the first."""
-        self._numbers.append(np.arange(number, number + len(codes)))
-        self._parts.append(codes)
-
-    def of(self, numbers: Positions) -> Singles:
-        """Return the codes of examples by their numbers, which must be among these."""
-        width = max(part.shape[1] for part in self._parts)  # labels may have come in between
-        parts = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in self._parts]
-        codes = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        if len(codes) == len(numbers):
-            return codes
-        kept: Singles = codes[np.searchsorted(np.concatenate(self._numbers), numbers)]
-        return kept
+    def __init__(
+        self,
+        read: Callable[[LocalStore, Any], T],
+        join: Callable[[int, list[tuple[Positions, T]], Facts], T],
+    ) -> None:
+        self.read, self.join = read, join
 
 
 class Store(Protocol):
@@ -80,30 +146,14 @@ class Store(Protocol):
     """
 
     window: int | None
-    n_features: int
 
     def __len__(self) -> int: ...
 
     @property
-    def n_labels(self) -> int:
-        """Labels per example."""
-
-    @property
-    def n_seen(self) -> int:
-        """Examples that were ever appended: the number of the next."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, spare room included."""
-
-    @property
-    def code_width(self) -> int | None:
-        """Numbers per code; None while there are no codes."""
+    def facts(self) -> Facts:
+        """What there is to say about all of it."""
 
     # ---- change
-    def grow(self, q: int) -> None:
-        """Keep ``q`` labels per example; of the new ones, the stored examples have none."""
-
     def append(
         self,
         rows: Rows,
@@ -111,10 +161,10 @@ class Store(Protocol):
         ids: Sequence[Hashable] | None = None,
         codes: Singles | None = None,
     ) -> None:
-        """Add examples; what no longer fits the window stays until :meth:`forget`."""
+        """Add examples; those that no longer fit the window stay until they are dropped."""
 
-    def forget(self) -> None:
-        """Drop what lies before the window."""
+    def drop(self, n: int) -> None:
+        """Drop the ``n`` oldest examples."""
 
     def remove(self, position: int) -> Labels:
         """Take one example out, and return its labels."""
@@ -122,102 +172,28 @@ class Store(Protocol):
     def relabel(self, position: int, labels: Labels) -> Labels:
         """Give one example other labels, mark it as corrected, and return the old ones."""
 
-    def corrected_twins(self, rows: Rows) -> Positions | None:
-        """Return where the example is that equals each row and was corrected last.
-
-        −1 where there is none; None if no example was corrected.
-        """
-
-    def map_labels(self, columns: Sequence[Sequence[int]]) -> None:
-        """Make each label anew as the union of old ones, given by their columns."""
-
-    def encode(self, encode: Callable[[Rows], Singles]) -> None:
-        """Give every stored example the code that ``encode(rows)`` makes."""
-
-    def encoding(self, encode: Callable[[Rows], Singles], *, dear: bool = False) -> Steps[Coded]:
-        """Make such codes in steps, for :meth:`adopt`, of a picture that stays as it is.
-
-        ``dear``: some rows are so much work that they are worth a thread.
-        """
-
-    def adopt(self, coded: Coded, encode: Callable[[Rows], Singles]) -> None:
-        """Take over codes that were made ahead by ``encode``, of what is still stored."""
-
-    def widen_codes(self, d: int) -> None:
-        """Append zeros to all codes, up to ``d`` numbers."""
+    def change(
+        self, how: Callable[Concatenate[LocalStore, P], None], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Change all examples in the same way; see :mod:`tagstream.store.changes`."""
 
     # ---- look
-    def search_rows(
-        self, queries: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
-    ) -> tuple[Distances, Positions]:
-        """Return squared distances and positions, (m, k), of the nearest rows of each query.
-
-        Sorted by distance, then by age, older first; infinity and −1 where fewer than ``k`` rows
-        are seen.  Query i sees the positions ``lo[i] <= position < hi[i]``.
-        """
-
-    def search_codes(
-        self, queries: Singles, k: int, lo: Positions | None = None, hi: Positions | None = None
-    ) -> tuple[Distances, Positions]:
-        """Return the same among the codes."""
+    def take(self, column: Column[T], positions: Any = ...) -> T:
+        """Return a column's values at some positions, by default of all examples."""
 
     def neighbors(self, *positions: Positions) -> Neighbors:
         """Return the labels of the examples at arrays of positions, as kernels take them."""
 
-    def similar(self, rows: Rows, candidates: Positions, factor: Distances | None) -> Nearest:
-        """Return which of its candidates is most similar to each row, the newest of equals.
+    def ask(
+        self, function: Callable[..., T], *shared: Any, among: Positions | slice | None = None
+    ) -> list[T]:
+        """Return ``function(pieces, *shared)`` of lists of pieces that are all of the store.
 
-        See :func:`tagstream.core.similarity.most_similar`.
+        The pieces of a list rise.  Only of those that have examples ``among`` some positions.
         """
-
-    def votes(self, found: Positions) -> Distances:
-        """Return, for neighbours (m, k), the share of each label among those that know it."""
-
-    def take(self, positions: Any) -> Rows:
-        """Return the rows at some positions."""
-
-    def labels(self, positions: Any = slice(None)) -> Labels:
-        """Return the labels at some positions, by default of all."""
-
-    def ids(self, positions: Positions) -> list[Hashable]:
-        """Return the names at some positions; by default, numbers in the stream."""
-
-    def numbers(self, positions: Positions) -> Positions:
-        """Return the numbers in the stream."""
-
-    def corrected(self, positions: Any = slice(None)) -> Bools:
-        """Return which of the examples at some positions, by default of all, were relabelled."""
-
-    def position_of(self, id: Hashable) -> int | None:
-        """Return where the newest example of that name is stored; None if it is not."""
 
     def examples(self) -> Examples:
-        """Return what is stored, for sums over it."""
-
-    def contents(self) -> Digests:
-        """Return a digest of each stored row; see :mod:`tagstream.store.contents`."""
-
-    def positions_of(self, numbers: Positions) -> Positions:
-        """Return where examples are stored, given by their numbers; −1 if they are not."""
-
-    def nearest_by(
-        self,
-        encode: Callable[[Rows], Singles],
-        asked: Sequence[tuple[Singles, int]],
-        *,
-        dear: bool = False,
-    ) -> Steps[list[Positions]]:
-        """Return the k nearest of queries (m, d) among codes that ``encode(rows)`` makes, (m, k).
-
-        For each pair of queries and k.  The codes are not kept.  In steps; ``dear`` as in
-        :meth:`encoding`.
-        """
-
-    def block_size(self, most: int) -> int:
-        """Return how many examples may be appended at a time: few beside those of the window."""
-
-    def first_seen(self, positions: Positions) -> Positions:
-        """Return the first position inside the window of items that come at ``positions``."""
+        """Return what is stored, as a fit sees it."""
 
     # ---- keep
     def snapshot(self) -> Store:
@@ -225,3 +201,64 @@ class Store(Protocol):
 
     def dump(self) -> dict[str, Any]:
         """Return the contents as plain values."""
+
+
+# ---------------------------------------------------------------------- columns
+def _read_rows(store: LocalStore, positions: Any) -> Rows:
+    return store.rows.live[positions]
+
+
+def _join_rows(n: int, parts: list[tuple[Positions, Rows]], facts: Facts) -> Rows:
+    order = np.argsort(np.concatenate([places for places, _ in parts]))
+    rows = [part for _, part in parts]
+    if sp.issparse(rows[0]):
+        return sp.vstack(rows, format="csr")[order]
+    return np.concatenate(rows)[order]
+
+
+def _read_labels(store: LocalStore, positions: Any) -> Labels:
+    return store.labels.at(positions)
+
+
+def _join_labels(n: int, parts: list[tuple[Positions, Labels]], facts: Facts) -> Labels:
+    Y = np.empty((n, facts.n_labels), np.uint8)
+    known = np.ones(Y.shape, np.bool_) if facts.unknown else None
+    for places, some in parts:
+        Y[places] = some.Y
+        if known is not None and some.known is not None:
+            known[places] = some.known
+    return Labels(Y, known)
+
+
+def _read_ids(store: LocalStore, positions: Any) -> list[Hashable]:
+    return store.names.names(positions)
+
+
+def _join_ids(n: int, parts: list[tuple[Positions, list[Hashable]]], facts: Facts) -> Any:
+    names: list[Hashable] = [None] * n
+    for places, some in parts:
+        for place, name in zip(places.tolist(), some, strict=True):
+            names[place] = name
+    return names
+
+
+def _read_numbers(store: LocalStore, positions: Any) -> Positions:
+    return store.names.numbers(positions)
+
+
+def _read_corrected(store: LocalStore, positions: Any) -> Bools:
+    return store.corrections.at(positions)
+
+
+def _join_arrays(n: int, parts: list[tuple[Positions, Any]], facts: Facts) -> Any:
+    out = np.empty(n, parts[0][1].dtype)
+    for places, some in parts:
+        out[places] = some
+    return out
+
+
+ROWS: Column[Rows] = Column(_read_rows, _join_rows)
+LABELS: Column[Labels] = Column(_read_labels, _join_labels)
+IDS: Column[list[Hashable]] = Column(_read_ids, _join_ids)
+NUMBERS: Column[Positions] = Column(_read_numbers, _join_arrays)
+CORRECTED: Column[Bools] = Column(_read_corrected, _join_arrays)

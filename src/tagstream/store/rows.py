@@ -171,8 +171,9 @@ class DenseRows:
     ) -> Found:
         """Return squared distances and positions, (m, k), of the nearest rows of each query.
 
-        See :meth:`Store.search_rows`.  Costs O(m n width), in groups usually far less.  What was
-        found ``before`` in older rows takes part, is changed in place, and goes first among equals.
+        See :func:`tagstream.store.lookup.nearest_rows`.  Costs O(m n width), in groups usually far
+        less.  What was found ``before`` in older rows takes part, is changed in place, and goes
+        first among equals.
         """
         m, rows = len(queries), self.live
         best, found = _nothing_found(m, k) if before is None else before

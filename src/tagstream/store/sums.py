@@ -9,8 +9,9 @@ leaves among several, or among threads, give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,14 @@ import scipy.sparse as sp
 from tagstream.checks import Rows
 from tagstream.execution.steps import Steps, Work, finish
 from tagstream.labels.read import Labels
+from tagstream.store.coded import Coded
+from tagstream.store.rows import DenseRows
 
 __all__ = [
     "LEAF",
     "Examples",
+    "LocalExamples",
+    "LocalMapped",
     "Mapped",
     "Summand",
     "Sums",
@@ -30,10 +35,17 @@ __all__ = [
     "add_in_tree",
     "count_labels",
     "evenly",
+    "sampled",
 ]
 
 LEAF = 4096  # examples that are summed at a time,
 DEAR_LEAF = 512  # or fewer, where much is made of each
+ENCODED = 512  # rows whose codes are made at a time
+ASKED = 16  # queries that are looked up at a time, among codes that are not kept
+SHARED_CODES = 8192  # rows from which on it is worth a second thread
+
+Positions = npt.NDArray[np.int64]
+Singles = npt.NDArray[np.float32]
 
 Sums = tuple[npt.NDArray[Any], ...]
 Part = slice
@@ -119,8 +131,102 @@ def evenly(n: int, size: int) -> npt.NDArray[np.int64]:
     return np.arange(min(n, size)) * n // min(n, size) if n else np.arange(0)
 
 
-class Examples:
-    """Rows and labels, oldest first, cut into leaves.
+class Mapped(Protocol):
+    """Examples whose rows are a function of other rows: what can be summed, and gathered."""
+
+    def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
+        """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
+
+    def summing(
+        self,
+        summand: Summand,
+        along: npt.NDArray[Any] | None = None,
+        before: Tree | None = None,
+    ) -> Steps[Sums]:
+        """Return the same in steps.
+
+        ``before`` has what was summed of the same examples when they were fewer: their full
+        leaves.  It is given those that are full now.
+        """
+
+    def gather(self, function: Callable[[Rows], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return ``function(rows)`` of all leaves, one below the other."""
+
+    def gathering(self, function: Callable[[Rows], npt.NDArray[Any]]) -> Steps[npt.NDArray[Any]]:
+        """Return the same in steps."""
+
+
+class Examples(Protocol):
+    """What a fit sees of stored examples, oldest first, wherever they are.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Examples, and numbers per row.
+    sparse : bool
+        Whether rows are CSR.
+    """
+
+    shape: tuple[int, int]
+    sparse: bool
+
+    def __len__(self) -> int: ...
+
+    def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
+        """Return the sum of ``summand(rows, labels, some of along)`` over all leaves.
+
+        The summand may be called where the rows are: it must be a function of a module, or a
+        ``functools.partial`` of one, and hold no more than it needs.
+        """
+
+    def summing(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Steps[Sums]:
+        """Return the same in steps."""
+
+    def map(self, function: Callable[[Rows], Rows], keep: bool, dear: bool = False) -> Mapped:
+        """Return examples with ``function(rows)`` for rows, made leaf by leaf.
+
+        ``keep`` holds what was made, for those who look at it again and again.  ``dear``: what is
+        made of rows is so much work that leaves are smaller, and worth a thread.
+        """
+
+    def encoding(self, encode: Callable[[Rows], Singles], dear: bool = False) -> Steps[Coded]:
+        """Make the code ``encode(rows)`` of each example, in steps."""
+
+    def nearest_by(
+        self,
+        encode: Callable[[Rows], Singles],
+        asked: Sequence[tuple[Singles, int]],
+        dear: bool = False,
+    ) -> Steps[list[Positions]]:
+        """Return the k nearest of queries (m, d) among such codes, (m, k), in steps.
+
+        For each pair of queries and k.  The codes are not kept.
+        """
+
+    def take(self, positions: Positions) -> tuple[Rows, Labels]:
+        """Return the rows and labels at some positions."""
+
+    def every(self) -> tuple[Rows, Labels]:
+        """Return all rows and labels."""
+
+    def sample(self, size: int, among: Positions | None = None) -> Examples:
+        """Return at most ``size`` evenly spaced examples, as a stream of their own.
+
+        Of all, or of those ``among`` some positions, which rise.
+        """
+
+
+def sampled(examples: Examples, size: int, among: Positions | None) -> Examples:
+    """Return at most ``size`` evenly spaced examples; see :meth:`Examples.sample`."""
+    n = len(examples) if among is None else len(among)
+    if n <= size and n == len(examples):
+        return examples
+    places = evenly(n, size)
+    return LocalExamples.of(*examples.take(places if among is None else among[places]))
+
+
+class LocalExamples:
+    """Rows and labels in this process, oldest first, cut into leaves.
 
     Parameters
     ----------
@@ -136,7 +242,7 @@ class Examples:
         self,
         rows: Rows,
         labels: Callable[[Any], Labels],
-        numbers: npt.NDArray[np.int64] | int = 0,
+        numbers: Positions | int = 0,
     ) -> None:
         self._rows, self._labels, self._numbers = rows, labels, numbers
         self.leaf = LEAF
@@ -144,7 +250,7 @@ class Examples:
         self.sparse = bool(sp.issparse(rows))
 
     @classmethod
-    def of(cls, rows: Rows, labels: Labels, numbers: npt.NDArray[np.int64] | int = 0) -> Examples:
+    def of(cls, rows: Rows, labels: Labels, numbers: Positions | int = 0) -> LocalExamples:
         """Return examples made of whole arrays."""
 
         def some(part: Any) -> Labels:
@@ -162,6 +268,12 @@ class Examples:
         numbers = self._numbers
         return numbers + len(self) if isinstance(numbers, int) else int(numbers[-1]) + 1
 
+    @property
+    def numbers(self) -> Positions:
+        """The numbers in the stream."""
+        numbers = self._numbers
+        return numbers + np.arange(len(self)) if isinstance(numbers, int) else numbers
+
     def leaves(self, size: int | None = None) -> Iterator[tuple[int, Part]]:
         """Yield the number of each leaf that has examples, and their positions."""
         n, numbers = len(self), self._numbers
@@ -177,11 +289,7 @@ class Examples:
             start = stop
 
     def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
-        """Return the sum of ``summand(rows, labels, some of along)`` over all leaves.
-
-        The summand may be called where the rows are: it must be a function of a module, or a
-        ``functools.partial`` of one, and hold no more than it needs.
-        """
+        """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
         return finish(self.summing(summand, along))
 
     def summing(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Steps[Sums]:
@@ -189,7 +297,7 @@ class Examples:
 
         def of_leaf(at: tuple[int, Part]) -> tuple[int, Sums]:
             leaf, part = at
-            return leaf, summand(self.rows_of(part), self._labels(part), _some(along, part))
+            return leaf, summand(self.rows_of(part), self.labels_of(part), _some(along, part))
 
         tree = Tree()
         yield Work(of_leaf, self.leaves(), tree.add)
@@ -209,15 +317,44 @@ class Examples:
         made.has_canonical_format = True
         return made
 
-    def map(self, function: Callable[[Rows], Rows], keep: bool, dear: bool = False) -> Mapped:
-        """Return examples with ``function(rows)`` for rows, made leaf by leaf.
+    def labels_of(self, part: Part) -> Labels:
+        """Return the labels of a leaf."""
+        return self._labels(part)
 
-        ``keep`` holds what was made, for those who look at it again and again.  ``dear``: what is
-        made of rows is so much work that leaves are smaller, and worth a thread.
-        """
-        return Mapped(self, function, keep, dear)
+    def map(self, function: Callable[[Rows], Rows], keep: bool, dear: bool = False) -> LocalMapped:
+        """Return examples with ``function(rows)`` for rows, made leaf by leaf."""
+        return LocalMapped(self, function, keep, dear)
 
-    def take(self, positions: npt.NDArray[np.int64]) -> tuple[Rows, Labels]:
+    def encoding(self, encode: Callable[[Rows], Singles], dear: bool = False) -> Steps[Coded]:
+        """Make the code ``encode(rows)`` of each example, in steps."""
+        n, parts = len(self), list[Singles]()
+
+        def made(first: int) -> Singles:
+            return encode(self.rows_of(slice(first, min(first + ENCODED, n))))
+
+        yield Work(made, range(0, max(n, 1), ENCODED), parts.append, dear and n > SHARED_CODES)
+        return Coded(self.numbers, parts)
+
+    def nearest_by(
+        self,
+        encode: Callable[[Rows], Singles],
+        asked: Sequence[tuple[Singles, int]],
+        dear: bool = False,
+    ) -> Steps[list[Positions]]:
+        """Return the k nearest of queries among such codes, (m, k), in steps."""
+        made = (yield from self.encoding(encode, dear)).of(self.numbers)
+        codes = DenseRows(made.shape[1])
+        codes.replace(made)
+        found = []
+        for queries, k in asked:
+            parts = [np.empty((0, k), np.int64)]
+            search = partial(_found, codes, queries, k)
+            starts = range(0, len(queries), ASKED)
+            yield Work(search, starts, parts.append, len(self) > SHARED_CODES)
+            found.append(np.concatenate(parts))
+        return found
+
+    def take(self, positions: Positions) -> tuple[Rows, Labels]:
         """Return the rows and labels at some positions."""
         return self._rows[positions], self._labels(positions)
 
@@ -225,23 +362,20 @@ class Examples:
         """Return all rows and labels."""
         return self._rows, self._labels(slice(None))
 
-    def sample(self, size: int, among: npt.NDArray[np.int64] | None = None) -> Examples:
-        """Return at most ``size`` evenly spaced examples, as a stream of their own.
-
-        Of all, or of those ``among`` some positions, which rise.
-        """
-        n = len(self) if among is None else len(among)
-        if n <= size and n == len(self):
-            return self
-        places = evenly(n, size)
-        return Examples.of(*self.take(places if among is None else among[places]))
+    def sample(self, size: int, among: Positions | None = None) -> Examples:
+        """Return at most ``size`` evenly spaced examples, as a stream of their own."""
+        return sampled(self, size, among)
 
 
-class Mapped:
-    """Examples whose rows are a function of other rows: what can be summed, and gathered."""
+class LocalMapped:
+    """A function of rows in this process."""
 
     def __init__(
-        self, source: Examples, function: Callable[[Rows], Rows], keep: bool, dear: bool = False
+        self,
+        source: LocalExamples,
+        function: Callable[[Rows], Rows],
+        keep: bool,
+        dear: bool = False,
     ) -> None:
         self._source, self._function, self._dear = source, function, dear
         self._kept: dict[int, Rows] | None = {} if keep else None
@@ -264,20 +398,17 @@ class Mapped:
         along: npt.NDArray[Any] | None = None,
         before: Tree | None = None,
     ) -> Steps[Sums]:
-        """Return the same in steps.
-
-        ``before`` has what was summed of the same examples when they were fewer: their full
-        leaves.  It is given those that are full now.
-        """
-        labels, size = self._source._labels, self.leaf
+        """Return the same in steps, going on from full leaves that were summed ``before``."""
+        source, size = self._source, self.leaf
 
         def of_leaf(at: tuple[int, Part]) -> tuple[int, Sums]:
             leaf, part = at
-            return leaf, summand(self._leaf(leaf, part), labels(part), _some(along, part))
+            some = _some(along, part)
+            return leaf, summand(self._leaf(leaf, part), source.labels_of(part), some)
 
         tree = Tree() if before is None else before
-        leaves = [at for at in self._source.leaves(size) if at[0] > tree.last]
-        full = leaves if self._source.end % size == 0 else leaves[:-1]
+        leaves = [at for at in source.leaves(size) if at[0] > tree.last]
+        full = leaves if source.end % size == 0 else leaves[:-1]
         yield self._of_leaves(of_leaf, full, tree.add)
         rest: list[tuple[int, Sums]] = []
         yield self._of_leaves(of_leaf, leaves[len(full) :], rest.append)
@@ -305,6 +436,11 @@ class Mapped:
 
 def _some(along: npt.NDArray[Any] | None, part: Part) -> npt.NDArray[Any] | None:
     return None if along is None else along[part]
+
+
+def _found(codes: DenseRows, queries: Singles, k: int, first: int) -> Positions:
+    """Return the nearest codes of some queries, from ``first`` on."""
+    return codes.search(queries[first : first + ASKED], k)[1]
 
 
 def count_labels(rows: Rows, labels: Labels, _: None) -> tuple[npt.NDArray[np.int64], ...]:

@@ -26,6 +26,8 @@ from tagstream.labels.read import Labels
 from tagstream.learners.neighbors import Located, NeighborClassifier, Positions
 from tagstream.metric import rounds
 from tagstream.metric.space import Space
+from tagstream.store import changes, lookup
+from tagstream.store.protocol import LABELS, ROWS
 from tagstream.store.rows import DenseRows
 
 __all__ = ["PublishedOML"]
@@ -128,7 +130,7 @@ class PublishedOML(NeighborClassifier):
         return space
 
     def _grow(self, q: int) -> None:
-        self._store.grow(q)
+        changes.grow_labels(self._store, q)
         self._space.grow(q)
         self._coded = None
         if self._projection is not None:
@@ -149,9 +151,9 @@ class PublishedOML(NeighborClassifier):
         positions = len(store) + np.arange(rows.shape[0])
         store.append(rows, labels, ids)
         if self._projection is not None:
-            Z, lo = self._projection(rows), store.first_seen(positions)
-            nearest = store.search_rows(rows, 1, lo, positions)[1][:, 0]
-            theirs = store.labels(np.maximum(nearest, 0))
+            Z, lo = self._projection(rows), lookup.first_seen(store, positions)
+            nearest = lookup.nearest_rows(store, rows, 1, lo, positions)[1][:, 0]
+            theirs = store.take(LABELS, np.maximum(nearest, 0))
             self._space.play(
                 Z, labels, theirs, nearest < 0, step=self.step, linear=self.update == "linear",
                 step_min=self.step_min, step_max=self.step_max,
@@ -170,7 +172,7 @@ class PublishedOML(NeighborClassifier):
         self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
     ) -> Located:
         if self._projection is None:
-            squares, found = self._store.search_rows(rows, k, lo, hi)
+            squares, found = lookup.nearest_rows(self._store, rows, k, lo, hi)
             return Located(Items(rows, found, None, inputs_of(None)), squares)
         space, codes = self._codes()
         squares, found = codes.search(space.encode(self._projection(rows)), k, lo, hi)
@@ -183,7 +185,7 @@ class PublishedOML(NeighborClassifier):
         if self._coded is None or self._coded[0] != self.n_seen_:
             space = self._space.snapshot()
             space.renew()
-            codes = space.encode(self._projection(self._store.take(slice(None))))
+            codes = space.encode(self._projection(self._store.take(ROWS, slice(None))))
             rows = DenseRows(codes.shape[1])
             rows.append(codes)
             self._coded = self.n_seen_, space, rows
@@ -237,4 +239,4 @@ class PublishedOML(NeighborClassifier):
     def nbytes_(self) -> int:
         """Bytes of the stored examples and of P and V."""
         made = 0 if self._projection is None else self._projection.nbytes
-        return self._store.nbytes + self._space.nbytes + made
+        return lookup.n_bytes(self._store) + self._space.nbytes + made

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tagstream.store.changes import encode_piece, grow_piece, widen_piece
 from tagstream.store.ray.shard import Key, Missing, Shard, import_ray
 
 __all__ = ["Asked", "Home", "Part", "Segment", "ShardLostError", "parcel"]
@@ -32,7 +33,7 @@ class Segment:
     shard: int
     number: int  # of the segment in the stream
     path: str
-    changes: tuple[tuple[str, Any], ...]  # since the file was written: their kind and what to apply
+    changes: tuple[tuple[Callable[..., Any], Any], ...]  # since the file was written, and parcelled
     n: int  # examples in it
     start: int = 0  # of which so many have left the window
 
@@ -44,16 +45,16 @@ class Segment:
         """Name and version."""
         return self.name, self.version
 
-    def changed(self, kind: str, change: Any, n: int) -> Segment:
+    def changed(self, how: Callable[..., Any], change: Any, n: int) -> Segment:
         """Return the next version, without changes that the new one makes void."""
         old = self.changes
-        if kind == "encode":
-            old = tuple(c for c in old if c[0] not in ("encode", "widen"))
-        elif kind == "widen":
-            old = tuple(c for c in old if c[0] != "widen")
-        elif kind == "grow" and old and old[-1][0] == "grow":
+        if how is encode_piece:
+            old = tuple(c for c in old if c[0] not in (encode_piece, widen_piece))
+        elif how is widen_piece:
+            old = tuple(c for c in old if c[0] is not widen_piece)
+        elif how is grow_piece and old and old[-1][0] is grow_piece:
             old = old[:-1]
-        return replace(self, version=self.version + 1, changes=(*old, (kind, change)), n=n)
+        return replace(self, version=self.version + 1, changes=(*old, (how, change)), n=n)
 
 
 Part = tuple[Segment, tuple[Any, ...]]  # a segment, and arguments for it alone

@@ -8,29 +8,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import Bools, Bytes, Rows
-from tagstream.core.similarity import Nearest
+from tagstream.checks import Bools, Bytes
 from tagstream.store.local import LocalStore
+from tagstream.store.protocol import Piece
 from tagstream.store.ray.segments import Dump, cut, read_segment, write_segment
 from tagstream.store.rows import DenseRows
-from tagstream.store.sums import Mapped, Summand, Sums
+from tagstream.store.sums import LocalMapped, Summand, Sums
 
 __all__ = [
     "Key",
     "Missing",
     "Shard",
     "bits_of",
-    "contents_of",
     "dump_of",
     "gathered",
     "import_ray",
     "last_correction",
-    "n_bytes",
     "nearest_by",
     "partial_sum",
-    "search_all",
-    "similar_of",
-    "twins_of",
     "write_to",
 ]
 
@@ -93,7 +88,7 @@ class Shard:
     def ask(self, own: bytes, shared: bytes, mapping: bytes | None = None) -> Any:
         """Return ``function(store, *own arguments, *shared arguments)`` of some segments.
 
-        A function of all of them ``together`` gets a list of stores with their own arguments.
+        A function of all of them ``together`` gets a list of pieces, and no other arguments.
         """
         loads = import_ray().cloudpickle.loads
         parts = loads(own)
@@ -102,7 +97,7 @@ class Shard:
             return Missing(missing)
         function, arguments, together = loads(shared)
         if together:
-            return function([(self._stores[key], *own) for key, own in parts], *arguments)
+            return function([Piece(self._stores[key], *own) for key, own in parts], *arguments)
         more = () if mapping is None else (mapping,)
         return [function(self._stores[key], *own, *arguments, *more) for key, own in parts]
 
@@ -112,88 +107,44 @@ class Shard:
 
 
 def _apply(store: LocalStore, change: bytes) -> None:
-    function, arguments = import_ray().cloudpickle.loads(change)
-    function(store, *arguments)
+    function, arguments, named = import_ray().cloudpickle.loads(change)
+    function(store, *arguments, **named)
 
 
-_kept: dict[str, dict[int, Mapped]] = {}  # of this process: what is passed over many times
-
-
-def search_all(
-    parts: list[tuple[LocalStore, int, int]],
-    codes: bool,
-    queries: Any,
-    k: int,
-    lo: Positions,
-    hi: Positions,
-) -> tuple[Distances, Positions]:
-    """Search one segment after the other, oldest first; what was found bounds what follows."""
-    best, found = np.full((len(lo), k), np.inf), np.full((len(lo), k), -1, np.int64)
-    for store, start, offset in parts:
-        shift, n = offset - start, len(store)
-        first = np.clip(lo - shift, start, n)
-        last = np.maximum(np.clip(hi - shift, start, n), first)
-        # Positions found before are below −1 meanwhile, to be told from those of this segment.
-        found = np.where(found >= 0, -2 - found, found)
-        search = store.search_codes if codes else store.search_rows
-        best, found = search(queries, k, first, last, (best, found))
-        found = np.where(found >= 0, found + shift, np.where(found < -1, -2 - found, -1))
-    return best, found
+_kept: dict[str, dict[int, LocalMapped]] = {}  # of this process: what is passed over many times
 
 
 def nearest_by(
-    parts: list[tuple[LocalStore, int, int]], encode: Any, queries: Any, k: int
+    pieces: list[Piece], encode: Any, queries: Any, k: int
 ) -> tuple[Distances, Positions]:
-    """Search codes that are made of the rows of one segment after the other, and not kept."""
+    """Search codes that are made of the rows of one piece after the other, and not kept."""
     best, found = np.full((len(queries), k), np.inf), np.full((len(queries), k), -1, np.int64)
-    for store, start, offset in parts:
+    for store, start, offset, _ in pieces:
         codes = DenseRows(queries.shape[1])
-        codes.replace(encode(store.take(slice(start, None))))
-        # As in `search_all`.
+        codes.replace(encode(store.rows.live[start:]))
+        # Positions found before are below −1 meanwhile, to be told from those of this piece.
         found = np.where(found >= 0, -2 - found, found)
         best, found = codes.search(queries, k, None, None, (best, found))
         found = np.where(found >= 0, found + offset, np.where(found < -1, -2 - found, -1))
     return best, found
 
 
-def contents_of(store: LocalStore, start: int) -> npt.NDArray[np.uint64]:
-    """Return the digests of the rows of one segment from ``start`` on."""
-    return store.contents()[start:]
-
-
 def bits_of(store: LocalStore, positions: Positions) -> tuple[Bytes, Bytes | None, Bools | None]:
     """Return packed labels, what is known of them, and which were corrected."""
-    _, labels, known, corrected = store.neighbors()
+    labels, marks = store.labels, store.corrections
     return (
-        labels[positions],
-        known[positions] if len(known) else None,
-        corrected[positions] if len(corrected) else None,
+        labels.yes[positions],
+        None if labels.all_known else labels.known[positions],
+        marks.at(positions) if marks.any else None,
     )
 
 
-def similar_of(
-    store: LocalStore, who: Positions, candidates: Positions, rows: Rows, factor: Any
-) -> Nearest:
-    """Return the most similar of the candidates of some of the rows."""
-    return store.similar(rows[who], candidates, factor)
-
-
-def last_correction(store: LocalStore, start: int) -> int:
-    """Return the largest number of a correction in one segment from ``start`` on."""
-    return int(store.corrections(np.arange(start, len(store))).max(initial=0))
-
-
-def twins_of(store: LocalStore, start: int, rows: Rows) -> tuple[Positions, Positions]:
-    """Return what equals each row and was corrected last, and which correction that was.
-
-    Positions count from ``start``; −1 stands for none.
-    """
-    at = store.corrected_twins(rows)
-    if at is None:
-        at = np.full(rows.shape[0], -1, np.int64)
-    at = np.where(at >= start, at, -1)
-    which = np.where(at >= 0, store.corrections(np.maximum(at, 0)) if len(store) else 0, -1)
-    return np.where(at >= 0, at - start, -1), which
+def last_correction(pieces: list[Piece]) -> int:
+    """Return the largest number of a correction of what is still stored."""
+    return max(
+        (int(p.store.corrections.which(slice(p.start, None)).max(initial=0)) for p in pieces),
+        default=0,
+    )
 
 
 def partial_sum(
@@ -220,7 +171,9 @@ def gathered(
     return _mapped(store, start, leaf, keep, mapping).gather(function)
 
 
-def _mapped(store: LocalStore, start: int, leaf: int, keep: str | None, mapping: bytes) -> Mapped:
+def _mapped(
+    store: LocalStore, start: int, leaf: int, keep: str | None, mapping: bytes
+) -> LocalMapped:
     kept = {} if keep is None else _kept.setdefault(keep, {})
     if id(store) not in kept:
         held = store.examples(start)
@@ -237,8 +190,3 @@ def dump_of(store: LocalStore, start: int) -> Dump:
 def write_to(store: LocalStore, path: str) -> None:
     """Write a segment as it is now to a file."""
     write_segment(path, store.dump())
-
-
-def n_bytes(store: LocalStore) -> int:
-    """Return the bytes that a segment takes."""
-    return store.nbytes

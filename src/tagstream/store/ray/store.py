@@ -9,51 +9,62 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from tagstream.checks import Bools, Bytes, Rows
-from tagstream.core.products import gather_votes
-from tagstream.core.similarity import Nearest
 from tagstream.execution.steps import PAUSE, Steps
 from tagstream.labels.read import Labels
 from tagstream.store import sums as _examples
+from tagstream.store.coded import Coded
 from tagstream.store.local import LocalStore
-from tagstream.store.protocol import Coded, Neighbors
+from tagstream.store.lookup import merged
+from tagstream.store.protocol import LABELS, NUMBERS, ROWS, Column, Facts, Neighbors, Piece
 from tagstream.store.ray.home import Asked, Home, Part, Segment, parcel
 from tagstream.store.ray.segments import Dump, Held, joined, link, plain_id, write_segment
 from tagstream.store.ray.shard import (
     bits_of,
-    contents_of,
     dump_of,
     gathered,
     import_ray,
     last_correction,
-    n_bytes,
     nearest_by,
     partial_sum,
-    search_all,
-    similar_of,
-    twins_of,
     write_to,
 )
-from tagstream.store.sums import Examples, Mapped, Summand, Sums, Tree, add_in_tree
+from tagstream.store.rows import SparseRows
+from tagstream.store.sums import (
+    Examples,
+    LocalExamples,
+    Summand,
+    Sums,
+    Tree,
+    add_in_tree,
+    sampled,
+)
 
 if TYPE_CHECKING:
     from tagstream.store.protocol import Store
+    from tagstream.store.sums import Mapped
 
-    def _has_the_face_of_a_store(store: ShardedStore) -> Store:
+    def _is_a_store(store: ShardedStore) -> Store:
         return store
+
+    def _are_examples(examples: ShardedExamples) -> Examples:
+        return examples
+
+    def _are_mapped(mapped: ShardedMapped) -> Mapped:
+        return mapped
 
 
 __all__ = ["ShardedExamples", "ShardedMapped", "ShardedStore", "saving"]
 
 Positions = npt.NDArray[np.int64]
-Distances = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
+T = TypeVar("T")
+P = ParamSpec("P")
 
 CHANGES = 32  # of a segment until it is written again
 
@@ -80,7 +91,6 @@ class ShardedStore:
 
     def __init__(self, home: Home, opened: LocalStore, size: int, window: int | None) -> None:
         self.window = window
-        self.n_features = opened.n_features
         self.n_forgotten = 0
         self._size = size
         self._home = home
@@ -93,24 +103,12 @@ class ShardedStore:
         return sum(map(len, self._segments)) + len(self._open)
 
     @property
-    def n_seen(self) -> int:
-        """Examples that were ever appended: the number of the next."""
-        return self._open.n_seen
-
-    @property
-    def n_labels(self) -> int:
-        """Labels per example."""
-        return self._open.n_labels
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held on the shards and here, spare room included."""
-        return self._open.nbytes + int(sum(self._ask_all(n_bytes, lambda _: ())))
-
-    @property
-    def code_width(self) -> int | None:
-        """Numbers per code; None while there are no codes."""
-        return self._open.code_width
+    def facts(self) -> Facts:
+        """What there is to say about all of it."""
+        held = self._held
+        return self._open.facts._replace(
+            unknown=held.unknown, gaps=held.gaps, corrected=held.corrected, in_process=False
+        )
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -132,11 +130,6 @@ class ShardedStore:
 
     def _ask(self, function: Callable[..., Any], parts: list[Part], *shared: Any) -> list[Any]:
         return self._home.collect(self._send(function, parts, *shared))
-
-    def _ask_all(
-        self, function: Callable[..., Any], own: Callable[[Segment], tuple[Any, ...]], *shared: Any
-    ) -> list[Any]:
-        return self._ask(function, [(s, own(s)) for s in self._segments if len(s)], *shared)
 
     def _free(self) -> None:
         """Let the shards forget what snapshots and fits that are gone have used."""
@@ -208,23 +201,16 @@ class ShardedStore:
         return number, local
 
     # ------------------------------------------------------------------ change
-    def _change(self, number: int, kind: str, change: Any, n_less: int = 0) -> None:
+    def _change(self, number: int, how: Callable[..., Any], change: Any, n_less: int = 0) -> None:
         """Make the next version of a segment, here and on its shard."""
         self._free()
         old = self._segments[number]
-        new = old.changed(kind, change, old.n - n_less)
+        new = old.changed(how, change, old.n - n_less)
         keep = self._home.pins[old.key] > 0
         self._home.shards[new.shard].change.remote(old.key, new.key, change, keep)
         self._segments[number] = new
         if len(new.changes) > CHANGES:
             self._segments[number] = self._rewritten(new)
-
-    def _change_all(self, kind: str, function: Callable[..., Any], *arguments: Any) -> None:
-        if self._segments:
-            change = parcel((function, arguments))
-            for number in range(len(self._segments)):
-                self._change(number, kind, change)
-        function(self._open, *arguments)
 
     def _new_path(self, number: int) -> str:
         return str(self._home.folder / f"{number:08d}-{uuid.uuid4().hex[:12]}.npz")
@@ -242,7 +228,7 @@ class ShardedStore:
         full = self._open
         self._open = full.successor()
         if len(full):
-            self.add_sealed(full, (full.n_seen - 1) // self._size)
+            self.add_sealed(full, (full.names.n_seen - 1) // self._size)
 
     def add_sealed(self, store: LocalStore, number: int) -> None:
         """Write a segment to a file, and have a shard load it."""
@@ -272,10 +258,6 @@ class ShardedStore:
         """Take over what was there before."""
         self._held, self.n_forgotten = held, n_forgotten
 
-    def grow(self, q: int) -> None:
-        """Keep ``q`` labels per example; of the new ones, the stored examples have none."""
-        self._change_all("grow", LocalStore.grow, q)
-
     def append(
         self,
         rows: Rows,
@@ -283,7 +265,7 @@ class ShardedStore:
         ids: Sequence[Hashable] | None = None,
         codes: Singles | None = None,
     ) -> None:
-        """Add examples; what no longer fits the window stays until :meth:`forget`."""
+        """Add examples; those that no longer fit the window stay until they are dropped."""
         n, done = rows.shape[0], 0
         self._held.unknown |= labels.known is not None
         self._held.names |= ids is not None
@@ -291,7 +273,7 @@ class ShardedStore:
             for name in ids:
                 plain_id(name)  # what cannot be written is refused before anything is changed
         while done < n:
-            room = self._size - self._open.n_seen % self._size
+            room = self._size - self._open.names.n_seen % self._size
             part = slice(done, min(done + room, n))
             known = None if labels.known is None else labels.known[part]
             self._open.append(
@@ -301,25 +283,22 @@ class ShardedStore:
                 None if codes is None else codes[part],
             )
             done = part.stop
-            if self._open.n_seen % self._size == 0:
+            if self._open.names.n_seen % self._size == 0:
                 self._seal()
 
-    def forget(self) -> None:
-        """Drop what lies before the window."""
-        excess = 0 if self.window is None else len(self) - self.window
-        if excess <= 0:
-            return
-        self.n_forgotten += excess
-        while excess and self._segments:
+    def drop(self, n: int) -> None:
+        """Drop the ``n`` oldest examples."""
+        self.n_forgotten += n
+        while n and self._segments:
             oldest = self._segments[0]
-            less = min(excess, len(oldest))
-            excess -= less
+            less = min(n, len(oldest))
+            n -= less
             # Nothing is sent: the shard need not know, until all of the segment is gone.
             self._segments[0] = replace(oldest, start=oldest.start + less)
             if not len(self._segments[0]):
                 self._drop_segment(self._segments.pop(0))
-        if excess:
-            self._open.drop(excess)
+        if n:
+            self._open.drop(n)
 
     def _drop_segment(self, segment: Segment) -> None:
         if not self._home.pins[segment.key]:
@@ -328,157 +307,69 @@ class ShardedStore:
 
     def remove(self, position: int) -> Labels:
         """Take one example out, and return its labels."""
-        gone = self.labels([position])
+        gone = self.take(LABELS, [position])
         self._held.gaps = self._held.names = True
         number, local = self._locate(position)
         if number == len(self._segments):
             self._open.remove(local)
         else:
-            self._change(number, "remove", parcel((LocalStore.remove, (local,))), 1)
+            self._change(number, LocalStore.remove, parcel((LocalStore.remove, (local,), {})), 1)
         return gone
 
     def relabel(self, position: int, labels: Labels) -> Labels:
         """Give one example other labels, mark it as corrected, and return the old ones."""
-        old = self.labels([position])
+        old = self.take(LABELS, [position])
         self._held.unknown |= labels.known is not None
         self._held.corrected = True
-        newest = self._ask_all(last_correction, lambda segment: (segment.start,))
-        which = 1 + max([self._open.last_correction, *newest])
+        which = 1 + max(self.ask(last_correction))
         number, local = self._locate(position)
         if number == len(self._segments):
             self._open.relabel(local, labels, which)
         else:
-            change = parcel((LocalStore.relabel, (local, labels, which)))
-            self._change(number, "relabel", change)
+            change = parcel((LocalStore.relabel, (local, labels, which), {}))
+            self._change(number, LocalStore.relabel, change)
         return old
 
-    def corrected_twins(self, rows: Rows) -> Positions | None:
-        """Return where the example is that equals each row and was corrected last."""
-        if not self._held.corrected:
-            return None
-        best: Positions = np.full(rows.shape[0], -1, np.int64)
-        which = best.copy()
-        segments = [
-            (segment, int(first))
-            for segment, first in zip(self._segments, self._offsets()[:-2], strict=True)
-            if len(segment)
-        ]
-        asked = self._send(twins_of, [(segment, (segment.start,)) for segment, _ in segments], rows)
-        here = (int(self._offsets()[-2]), twins_of(self._open, 0, rows))
-        told = self._home.collect(asked)
-        for first, (at, corrections) in [*zip((f for _, f in segments), told, strict=True), here]:
-            better = (at >= 0) & (corrections >= which)
-            best[better], which[better] = at[better] + first, corrections[better]
-        return best
-
-    def map_labels(self, columns: Sequence[Sequence[int]]) -> None:
-        """Make each label anew as the union of old ones, given by their columns."""
-        self._change_all("map", LocalStore.map_labels, columns)
-
-    def encode(self, encode: Callable[[Rows], Singles]) -> None:
-        """Give every stored example the code that ``encode(rows)`` makes."""
-        self._change_all("encode", LocalStore.encode, encode)
-
-    def encoding(self, encode: Callable[[Rows], Singles], *, dear: bool = False) -> Steps[Coded]:
-        """Return nothing yet: shards make their codes when these are taken over."""
-        yield PAUSE
-        return Coded(np.empty(0, np.int64), [])
-
-    def adopt(self, coded: Coded, encode: Callable[[Rows], Singles]) -> None:
-        """Give every stored example the code that ``encode(rows)`` makes."""
-        self.encode(encode)
-
-    def widen_codes(self, d: int) -> None:
-        """Append zeros to all codes, up to ``d`` numbers."""
-        width = self._open.code_width
-        if width is not None and width < d:
-            self._change_all("widen", LocalStore.widen_codes, d)
+    def change(
+        self, how: Callable[Concatenate[LocalStore, P], None], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Change all examples in the same way."""
+        if self._segments:
+            change = parcel((how, args, kwargs))
+            for number in range(len(self._segments)):
+                self._change(number, how, change)
+        how(self._open, *args, **kwargs)
 
     # ------------------------------------------------------------------ look
-    def search_rows(
-        self, queries: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
-    ) -> tuple[Distances, Positions]:
-        """Return squared distances and positions, (m, k), of the nearest rows of each query."""
-        return self._search(False, queries, k, lo, hi)
+    def ask(
+        self, function: Callable[..., T], *shared: Any, among: Positions | slice | None = None
+    ) -> list[T]:
+        """Return ``function(pieces, *shared)``, one answer of each shard and one of this process.
 
-    def search_codes(
-        self, queries: Singles, k: int, lo: Positions | None = None, hi: Positions | None = None
-    ) -> tuple[Distances, Positions]:
-        """Return squared distances and positions, (m, k), of the nearest codes of each query."""
-        return self._search(True, queries, k, lo, hi)
-
-    def _search(
-        self, codes: bool, queries: Any, k: int, lo: Positions | None, hi: Positions | None
-    ) -> tuple[Distances, Positions]:
-        m, offsets = queries.shape[0], self._offsets()
-        lo = np.zeros(m, np.int64) if lo is None else np.asarray(lo)
-        hi = np.full(m, offsets[-1]) if hi is None else np.asarray(hi)
-        if not m:
-            return np.full((0, k), np.inf), np.full((0, k), -1, np.int64)
-        least, most = int(lo.min()), int(hi.max())
+        Only of segments that have examples ``among`` some positions.
+        """
+        offsets = self._offsets()
         parts = [
             (segment, (segment.start, int(first)))
             for segment, first in zip(self._segments, offsets[:-2], strict=True)
-            if len(segment) and first < most and first + len(segment) > least
+            if len(segment) and _any_within(among, int(first), int(first) + len(segment))
         ]
-        return self._merged(search_all, parts, k, codes, queries, k, lo, hi)
+        asked = self._send(function, parts, *shared, together=True)
+        mine = [Piece(self._open, 0, int(offsets[-2]))] if len(self._open) else []
+        here = [function(mine, *shared)]
+        return [*self._home.collect(asked), *here]
 
-    def _merged(
-        self, search: Callable[..., Any], parts: list[Part], k: int, *shared: Any
-    ) -> tuple[Distances, Positions]:
-        """Search on the shards and in the open segment; return the k nearest of all."""
-        asked = self._send(search, parts, *shared, together=True)
-        mine = [(self._open, 0, int(self._offsets()[-2]))] if len(self._open) else []
-        here: tuple[Distances, Positions] = search(mine, *shared)
-        found = [*self._home.collect(asked), here]
-        if len(found) == 1:
-            return here
-        squares, at = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
-        order = np.lexsort((at, squares), axis=1)[:, :k]
-        return np.take_along_axis(squares, order, 1), np.take_along_axis(at, order, 1)
-
-    def nearest_by(
-        self,
-        encode: Callable[[Rows], Singles],
-        asked: Sequence[tuple[Singles, int]],
-        *,
-        dear: bool = False,
-    ) -> Steps[list[Positions]]:
-        """Return the k nearest of queries among codes that ``encode(rows)`` makes, (m, k)."""
-        yield PAUSE
-        parts = [
-            (segment, (segment.start, int(first)))
-            for segment, first in zip(self._segments, self._offsets()[:-2], strict=True)
-            if len(segment)
-        ]
-        return [self._merged(nearest_by, parts, k, encode, queries, k)[1] for queries, k in asked]
-
-    def contents(self) -> npt.NDArray[np.uint64]:
-        """Return a digest of each stored row; see :mod:`tagstream.store.contents`."""
-        sealed = self._ask_all(contents_of, lambda segment: (segment.start,))
-        return np.concatenate([*sealed, self._open.contents()])
-
-    def positions_of(self, numbers: Positions) -> Positions:
-        """Return where examples are stored, given by their numbers; −1 if they are not."""
-        n = len(self)
-        stored = self.numbers(np.arange(n))
-        if not n:
-            return np.full(len(numbers), -1)
-        at = np.minimum(np.searchsorted(stored, numbers), n - 1)
-        return np.where(stored[at] == numbers, at, -1)
-
-    def _bits(self, positions: Positions) -> tuple[Bytes, Bytes | None, Bools | None]:
-        n, width = len(positions), -(-self.n_labels // 8)
-        labels = np.empty((n, width), np.uint8)
-        known = np.full((n, width), 255, np.uint8) if self._held.unknown else None
-        corrected = np.zeros(n, np.bool_) if self._held.corrected else None
-        for places, (bits, sure, marks) in self._gather(positions, bits_of):
-            labels[places] = bits
-            if known is not None and sure is not None:
-                known[places] = sure
-            if corrected is not None and marks is not None:
-                corrected[places] = marks
-        return labels, known, corrected
+    def take(self, column: Column[T], positions: Any = slice(None)) -> T:
+        """Return a column's values at some positions, by default of all examples."""
+        if column is NUMBERS and not self._held.gaps:
+            at = self._positions(positions) if isinstance(positions, slice) else positions
+            return cast(T, np.asarray(at) + (self.facts.n_seen - len(self)))
+        at = self._positions(positions)
+        parts = self._gather(at.ravel(), column.read)
+        if not parts:
+            return column.read(self._open, np.empty(0, np.int64))
+        made = column.join(at.size, parts, self.facts)
+        return made if at.ndim == 1 else cast(T, np.reshape(cast(Any, made), at.shape))
 
     def neighbors(self, *positions: Positions) -> Neighbors:
         """Return the labels of the examples at arrays of positions, gathered from the shards."""
@@ -492,130 +383,31 @@ class ShardedStore:
             part.reshape(shape.shape)
             for part, shape in zip(np.split(at, ends[:-1]), positions, strict=True)
         )
-        labels, known, corrected = self._bits(wanted)
-        return Neighbors(
-            rows,
-            labels,
-            np.empty((0, 0), np.uint8) if known is None else known,
-            np.empty(0, np.bool_) if corrected is None else corrected,
-        )
+        return Neighbors(rows, *self._bits(wanted))
 
-    def similar(self, rows: Rows, candidates: Positions, factor: Distances | None) -> Nearest:
-        """Return which of its candidates is most similar to each row, the newest of equals."""
-        m, offsets = len(candidates), self._offsets()
-        parts, whose, shifts = [], [], []
-        for number in range(len(offsets) - 1):
-            first, stop = offsets[number], offsets[number + 1]
-            mine = (candidates >= first) & (candidates < stop)
-            who = np.flatnonzero(mine.any(axis=1))
-            if len(who):
-                start = 0 if number == len(self._segments) else self._segments[number].start
-                local = np.where(mine[who], candidates[who] - first + start, -1)
-                whose.append(who)
-                shifts.append(first - start)
-                parts.append((number, (who, local)))
-        sealed = [(self._segments[n], own) for n, own in parts if n < len(self._segments)]
-        asked = self._send(similar_of, sealed, rows, factor)
-        here = [
-            similar_of(self._open, *own, rows, factor)
-            for n, own in parts
-            if n == len(self._segments)
-        ]
-        best, alike = np.full(m, -1, np.int64), np.full(m, -np.inf)
-        answers = [*self._home.collect(asked), *here]
-        for who, shift, nearest in zip(whose, shifts, answers, strict=True):
-            at = nearest.positions + shift
-            better = (nearest.positions >= 0) & (nearest.similarities >= alike[who])
-            best[who[better]], alike[who[better]] = at[better], nearest.similarities[better]
-        return Nearest(best, alike)
+    def _bits(self, positions: Positions) -> tuple[Bytes, Bytes, Bools]:
+        """Return packed labels, what is known of them, and which examples were corrected."""
+        n, width = len(positions), -(-self.facts.n_labels // 8)
+        labels = np.empty((n, width), np.uint8)
+        known = np.full((n, width) if self._held.unknown else (0, 0), 255, np.uint8)
+        corrected = np.zeros(n if self._held.corrected else 0, np.bool_)
+        for places, (bits, sure, marks) in self._gather(positions, bits_of):
+            labels[places] = bits
+            if self._held.unknown and sure is not None:
+                known[places] = sure
+            if self._held.corrected and marks is not None:
+                corrected[places] = marks
+        return labels, known, corrected
 
-    def votes(self, found: Positions) -> Distances:
-        """Return, for neighbours (m, k), the share of each label among those that know it."""
-        out = np.empty((len(found), self.n_labels))
-        (rows,), labels, known, _ = self.neighbors(found)
-        gather_votes(rows, labels, known, out)
-        return out
-
-    def take(self, positions: Any) -> Rows:
-        """Return the rows at some positions."""
-        at = self._positions(positions)
-        parts = self._gather(at, LocalStore.take)
-        if not parts:
-            return self._open.take(slice(0, 0))
-        order = np.argsort(np.concatenate([places for places, _ in parts]))
-        rows = [part for _, part in parts]
-        if sp.issparse(rows[0]):
-            return sp.vstack(rows, format="csr")[order]
-        return np.concatenate(rows)[order]
-
-    def labels(self, positions: Any = slice(None)) -> Labels:
-        """Return the labels at some positions, by default of all."""
-        bits, sure, _ = self._bits(self._positions(positions))
-        Y = np.unpackbits(bits, axis=1, count=self.n_labels)
-        if sure is None:
-            return Labels(Y, None)
-        return Labels(Y, np.unpackbits(sure, axis=1, count=self.n_labels).view(np.bool_))
-
-    def ids(self, positions: Positions) -> list[Hashable]:
-        """Return the names at some positions; by default, numbers in the stream."""
-        at = self._positions(positions)
-        names: list[Hashable] = [None] * len(at)
-        for places, some in self._gather(at, LocalStore.ids):
-            for place, name in zip(places.tolist(), some, strict=True):
-                names[place] = name
-        return names
-
-    def numbers(self, positions: Positions) -> Positions:
-        """Return the numbers in the stream."""
-        at = np.asarray(positions)
-        if not self._held.gaps:
-            return at + (self._open.n_seen - len(self))
-        flat = self._positions(at.ravel())
-        out = np.empty(len(flat), np.int64)
-        for places, some in self._gather(flat, LocalStore.numbers):
-            out[places] = some
-        return out.reshape(at.shape)
-
-    def corrected(self, positions: Any = slice(None)) -> Bools:
-        """Return which of the examples at some positions, by default of all, were relabelled."""
-        at = self._positions(positions)
-        marks = self._bits(at)[2]
-        return np.zeros(len(at), np.bool_) if marks is None else marks
-
-    def position_of(self, id: Hashable) -> int | None:
-        """Return where the newest example of that name is stored; None if it is not."""
-        offsets = self._offsets()
-        place = self._open.position_of(id)
-        if place is not None:
-            return place + int(offsets[-2])
-        segments = [number for number, segment in enumerate(self._segments) if len(segment)]
-        parts: list[Any] = [(self._segments[number], (id,)) for number in segments]
-        answers = self._ask(LocalStore.position_of, parts)
-        for number, place in reversed([*zip(segments, answers, strict=True)]):
-            start = self._segments[number].start
-            if place is not None and place >= start:
-                return int(offsets[number] + place - start)
-        return None
-
-    def examples(self) -> Examples:
-        """Return what is stored, for sums over it."""
+    def examples(self) -> ShardedExamples:
+        """Return what is stored, as a fit sees it."""
         return ShardedExamples(self)
-
-    def block_size(self, most: int) -> int:
-        """Return how many examples may be appended at a time: few beside those of the window."""
-        return most if self.window is None else min(most, self.window // 16 + 1)
-
-    def first_seen(self, positions: Positions) -> Positions:
-        """Return the first position inside the window of items that come at ``positions``."""
-        if self.window is None:
-            return np.zeros_like(positions)
-        return np.maximum(positions - self.window, 0)
 
     # ------------------------------------------------------------------ sums
     @property
     def sparse(self) -> bool:
         """Whether rows are kept as CSR."""
-        return bool(sp.issparse(self._open.take(slice(0, 0))))
+        return isinstance(self._open.rows, SparseRows)
 
     def _along(self, along: Any) -> Iterator[tuple[Segment, tuple[Any, ...]]]:
         """Yield the segments that have examples, with where they start and what goes with them."""
@@ -639,7 +431,7 @@ class ShardedStore:
         if len(self._open):
             rest = None if along is None else along[int(self._offsets()[-2]) :]
             here = self._open_examples(leaf) if mapped is None else mapped.here
-            number = int(self._open.numbers(np.array([0]))[0]) // self._size
+            number = int(self._open.names.numbers(np.array([0]))[0]) // self._size
             last = [(number, here.sum(summand, rest))]
         sums = [
             (segment.number, tuple(np.array(part) for part in answer))
@@ -647,7 +439,7 @@ class ShardedStore:
         ]
         return add_in_tree([*sums, *last])
 
-    def _open_examples(self, leaf: int) -> Examples:
+    def _open_examples(self, leaf: int) -> LocalExamples:
         here = self._open.examples()
         here.leaf = leaf
         return here
@@ -677,7 +469,8 @@ class ShardedStore:
         folder = saving.get()
         if folder is not None:
             return self._save(folder)
-        dumps = self._ask_all(dump_of, lambda segment: (segment.start,))
+        parts: list[Part] = [(s, (s.start,)) for s in self._segments if len(s)]
+        dumps = self._ask(dump_of, parts)
         return joined([*dumps, self._open.dump()], self._held, self.n_forgotten)
 
     def _save(self, folder: Path) -> Dump:
@@ -703,32 +496,69 @@ class ShardedStore:
         }
 
 
-class ShardedExamples(Examples):
+def _any_within(among: Positions | slice | None, first: int, stop: int) -> bool:
+    """Tell whether a position lies within ``first <= position < stop``."""
+    if among is None:
+        return True
+    if isinstance(among, slice):
+        return (among.stop is None or first < among.stop) and stop > (among.start or 0)
+    return bool(((among >= first) & (among < stop)).any())
+
+
+class ShardedExamples:
     """The examples of a sharded store: sums are made where the rows are."""
 
     def __init__(self, store: ShardedStore) -> None:
         self.store, self.leaf = store, _examples.LEAF
-        self.shape, self.sparse = (len(store), store.n_features), store.sparse
+        self.shape, self.sparse = (len(store), store.facts.n_features), store.sparse
 
-    def summing(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Steps[Sums]:
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
-        yield PAUSE
         return self.store.sum(summand, along, self.leaf, None)
 
-    def map(self, function: Callable[[Rows], Rows], keep: bool, dear: bool = False) -> Mapped:
+    def summing(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Steps[Sums]:
+        """Return the same in steps."""
+        yield PAUSE
+        return self.sum(summand, along)
+
+    def map(
+        self, function: Callable[[Rows], Rows], keep: bool, dear: bool = False
+    ) -> ShardedMapped:
         """Return examples with ``function(rows)`` for rows."""
         return ShardedMapped(self, function, keep, dear)
 
+    def encoding(self, encode: Callable[[Rows], Singles], dear: bool = False) -> Steps[Coded]:
+        """Return nothing yet: shards make their codes when these are taken over."""
+        yield PAUSE
+        return Coded()
+
+    def nearest_by(
+        self,
+        encode: Callable[[Rows], Singles],
+        asked: Sequence[tuple[Singles, int]],
+        dear: bool = False,
+    ) -> Steps[list[Positions]]:
+        """Return the k nearest of queries (m, d) among codes that shards make, (m, k)."""
+        yield PAUSE
+        return [merged(self.store.ask(nearest_by, encode, *one), one[1])[1] for one in asked]
+
     def take(self, positions: Positions) -> tuple[Rows, Labels]:
-        """Return the rows and labels at some positions."""
-        return self.store.take(positions), self.store.labels(positions)
+        """Return the rows and labels at some positions, brought here."""
+        return self.store.take(ROWS, positions), self.store.take(LABELS, positions)
 
     def every(self) -> tuple[Rows, Labels]:
         """Return all rows and labels, brought here."""
         return self.take(np.arange(len(self)))
 
+    def sample(self, size: int, among: Positions | None = None) -> Examples:
+        """Return at most ``size`` evenly spaced examples, as a stream of their own."""
+        return sampled(self, size, among)
 
-class ShardedMapped(Mapped):
+
+class ShardedMapped:
     """A function of the rows of a sharded store; shards keep what they made, if asked to."""
 
     def __init__(
@@ -742,18 +572,26 @@ class ShardedMapped(Mapped):
         if self.kept is not None:
             weakref.finalize(self, self.store._home.unmapped.append, self.kept)
 
+    def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
+        """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
+        return self.store.sum(summand, along, self.leaf, self)
+
     def summing(
         self,
         summand: Summand,
         along: npt.NDArray[Any] | None = None,
         before: Tree | None = None,
     ) -> Steps[Sums]:
-        """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
+        """Return the same in steps; sums of ``before`` are made again."""
         yield PAUSE
-        return self.store.sum(summand, along, self.leaf, self)
+        return self.sum(summand, along)
 
-    def gathering(self, function: Callable[[Rows], npt.NDArray[Any]]) -> Steps[npt.NDArray[Any]]:
+    def gather(self, function: Callable[[Rows], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return ``function(rows)`` of all leaves, one below the other."""
-        yield PAUSE
         made: npt.NDArray[Any] = self.store.gather(function, self.leaf, self)
         return made
+
+    def gathering(self, function: Callable[[Rows], npt.NDArray[Any]]) -> Steps[npt.NDArray[Any]]:
+        """Return the same in steps."""
+        yield PAUSE
+        return self.gather(function)
