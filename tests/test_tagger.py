@@ -298,6 +298,44 @@ def test_one_in_one_out_and_many_in_many_out():
     assert tagger.n_items == 60
 
 
+@pytest.mark.parametrize("window", [None, 24])
+@pytest.mark.parametrize("seed", range(3))
+def test_records_that_are_stored_already_are_told_together_as_one_by_one(seed, window):
+    rng = np.random.default_rng(seed)
+    first, later = records(40), records(40)[20:]
+    for i in rng.choice(20, 6, replace=False).tolist():
+        change = rng.integers(4)
+        if change == 0:
+            later[i]["y"] = ["food"] if later[i]["y"] != ["food"] else ["sea"]
+        elif change == 1:
+            later[i]["y"] = [*later[i]["y"], "never met before"]
+        elif change == 2:
+            later[i]["text"] = "another text of bread"
+        else:
+            later[i] = {"text": "swim on ice", "y": ["sea"], "id": "r22"}  # one id twice
+    more = [{**one, "id": f"new {k}"} for k, one in enumerate(records(8, seed=9))]
+    later[10:10] = more  # of a window they push out some that are still to come
+    together, alone = small(window=window), small(window=window)
+    for tagger in (together, alone):
+        tagger.learn(first)
+    done = [alone.learn([one]) for one in later]
+    assert together.learn(later) == sum(done[1:], done[0])
+    assert done.count(Learnt(unchanged=1)) > 5
+    assert_same_state(state(together), state(alone))
+    again = together.learn(later[-3:])
+    assert again == sum((alone.learn([one]) for one in later[-3:]), Learnt())
+
+
+def test_items_that_are_known_in_part_are_not_taken_for_unchanged():
+    tagger = small()
+    tagger.learn(records(30))
+    tags = tagger.tags
+    values = [np.nan if tag == tags[0] else float(tag in records(30)[4]["y"]) for tag in tags]
+    tagger.learner.relabel("r4", np.array(values), classes=tags)
+    assert tagger.learn(records(30)) == Learnt(corrected=1, unchanged=29)
+    assert tagger.learn(records(30)) == Learnt(unchanged=30)
+
+
 def test_top_and_decide():
     tagger = small()
     tagger.learn(records(60))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -712,13 +713,17 @@ class Tagger(_Reader):
     def _learn_some(self, batch: Batch, some: list[int], rows: Rows) -> Learnt:
         """Learn the records at ``some`` of the places, given the rows of all."""
         names = None if batch.ids is None else [batch.ids[i] for i in some]
-        done, start = Learnt(), 0
+        same = self._are_unchanged(batch, some, rows, names)
+        done, start = Learnt(unchanged=len(same)), 0
         while start < len(some):
+            if start in same:
+                start += 1
+                continue
             stop = start
             if names is None or not hasattr(self.learner, "has_item"):
                 stop = len(some)
             met: set[Hashable] = set()
-            while stop < len(some) and not self._is_known(names, stop, met):
+            while stop < len(some) and stop not in same and not self._is_known(names, stop, met):
                 name = None if names is None else names[stop]
                 met.add(self.n_items + stop - start if name is None else name)
                 stop += 1
@@ -727,11 +732,37 @@ class Tagger(_Reader):
                 part = rows if len(chosen) == len(batch) else rows[chosen]
                 self._learn_new(batch, chosen, part)
                 done += Learnt(new=stop - start)
-            if stop < len(some) and self._is_known(names, stop, set()):  # not lost by the window
+            here = stop < len(some) and stop not in same
+            if here and self._is_known(names, stop, set()):  # not lost by the window
                 done += self._replace(batch, some[stop], rows[some[stop] : some[stop] + 1])
                 stop += 1
             start = stop
         return done
+
+    def _are_unchanged(
+        self, batch: Batch, some: list[int], rows: Rows, names: list[Any] | None
+    ) -> set[int]:
+        """Return which of the records at ``some`` of the places are stored as they are.
+
+        All are compared together, which is much faster than one by one.  Where that is not safe,
+        because an earlier record may change the item or the window may lose it, they are left out.
+        """
+        if names is None or None in names or batch.unknown is not None:
+            return set()
+        if not hasattr(self.learner, "are_stored"):
+            return set()
+        times, refused = Counter(names), self._policy.refused
+        once = [i for i, name in enumerate(names) if times[name] == 1 and name not in refused]
+        places = [some[i] for i in once]
+        found = self.learner.are_stored(
+            [names[i] for i in once],
+            rows if len(places) == len(batch) else rows[places],
+            [batch.label_sets[i] or () for i in places],
+        )
+        same = [once[i] for i in np.flatnonzero(found).tolist()]
+        if getattr(self.learner, "window", None) is not None:  # up to the first that is learnt
+            same = [i for place, i in enumerate(same) if place == i]
+        return {*same}
 
     def _learn_refusals(self, batch: Batch) -> Learnt:
         """Learn records some of which say what they do not have; these one by one."""

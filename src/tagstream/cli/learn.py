@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,6 +106,8 @@ class _Source:
         if not is_data_set(self.data) and FORMATS[self.reading.kind(self.data)].is_stream:
             if self.data != "-":
                 position = self.before if self.before and "bytes" in self.before else None
+                if position is not None and self._is_edited(position):
+                    raise _Edited
                 self._tally = self.reading.open(self.data, position)
         elif not is_data_set(self.data):
             self._file = _digest_of(self.data)
@@ -119,6 +122,17 @@ class _Source:
         if left:
             raise _Edited
         self._check_beginning()
+
+    def _is_edited(self, position: dict[str, Any]) -> bool:
+        """Tell whether the file no longer begins with what was learnt, by its digest alone."""
+        tally = self.reading.open(self.data, position)
+        # What cannot be read is told by the reader, with its place.
+        unread = contextlib.suppress(OSError, EOFError, zlib.error, UnicodeError)
+        with contextlib.closing(tally), unread:
+            while tally.n_bytes < position["bytes"] and tally.readline():
+                pass
+            return not tally.matches
+        return False
 
     def _check_beginning(self) -> None:
         if self._is_checked or self.before is None:

@@ -164,7 +164,7 @@ class Keeper:
         self.done = Learnt()
         self.whole = True
         self.has_saved = False
-        self._n_since = 0
+        self._n_since, self._is_changed = 0, False  # records, and whether there is anything new
         self._saved_at, self._cost = time.monotonic(), 0.0
         self._stamp = self._look()
 
@@ -186,7 +186,8 @@ class Keeper:
         for oldest in [*sources][:-MOST_SOURCES]:
             del sources[oldest]
         self.done += done
-        self._n_since += len(batch)
+        self._is_changed = True
+        self._n_since += len(batch) - done.unchanged
         self.whole = True
         return done
 
@@ -196,6 +197,7 @@ class Keeper:
         for name in ids:
             self.tagger.forget(name)
         self._n_since += len(ids)
+        self._is_changed = True
         self.whole = True
 
     @property
@@ -225,7 +227,7 @@ class Keeper:
         self.tagger.refit()
         self.tagger.extra.pop(DUE, None)
         self.refits = False  # it is done
-        self._n_since += 1
+        self._is_changed = True
         self.whole = True
 
     @property
@@ -236,7 +238,7 @@ class Keeper:
 
     def save(self) -> None:
         """Save, unless there is nothing new or a learning step was broken off."""
-        if not self.whole or not self.tagger.n_items or self._n_since == 0:
+        if not self.whole or not self.tagger.n_items or not self._is_changed:
             return
         if self._look() != self._stamp:
             raise Failed(
@@ -249,6 +251,7 @@ class Keeper:
             self.tagger.extra |= {DUE: True} if is_due else {}
         start = time.monotonic()
         self.tagger.save(self.path)
-        self._stamp, self._n_since, self.has_saved = self._look(), 0, True
+        self._stamp, self.has_saved = self._look(), True
+        self._n_since, self._is_changed = 0, False
         self._saved_at = time.monotonic()
         self._cost = self._saved_at - start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ from tagstream.labels.read import Batch, Labels, as_array, read_labels
 from tagstream.learners.estimator import Change, StreamClassifier, check_name
 from tagstream.notebook import explanation_html
 from tagstream.store import changes, lookup
+from tagstream.store.contents import digests
 from tagstream.store.local import LocalStore
 from tagstream.store.protocol import CORRECTED, IDS, LABELS, NUMBERS, ROWS, Store
 from tagstream.store.sums import count_labels
@@ -625,6 +626,49 @@ class NeighborClassifier(StreamClassifier):
             row = self._store.take(ROWS, slice(position, position + 1))
             unsure = np.zeros(len(has), np.bool_) if known is None else ~known[0]
             return Item(row.copy(), self._named(has), self._named(unsure))
+
+    def are_stored(
+        self, ids: Sequence[Hashable], X: Rows, labels: Sequence[Collection[Hashable]]
+    ) -> npt.NDArray[np.bool_]:
+        """Tell which items are stored under these names with these very rows and labels.
+
+        Rows are compared by digests of 64 bits.
+
+        Parameters
+        ----------
+        ids : sequence of names
+        X : array or CSR matrix of shape (m, p)
+        labels : sequence of collections of label names
+        """
+        with self._lock:
+            same = np.zeros(len(ids), np.bool_)
+            if not hasattr(self, "n_seen_"):
+                return same
+            at = lookup.positions_named(self._store, ids)
+            stored = np.flatnonzero(at >= 0)
+            alike = stored[lookup.contents(self._store)[at[stored]] == digests(X[stored])]
+            column = {name: j for j, name in enumerate(self.classes_.tolist())}
+            size = 1 + CELLS // max(len(column), 1)
+            for first in range(0, len(alike), size):
+                some = alike[first : first + size]
+                same[some] = self._have_labels(at[some], [labels[i] for i in some], column)
+            return same
+
+    def _have_labels(
+        self,
+        positions: npt.NDArray[np.int64],
+        labels: list[Collection[Hashable]],
+        column: dict[Hashable, int],
+    ) -> npt.NDArray[np.bool_]:
+        """Tell which stored items have exactly these labels, and none that is not known."""
+        stored = self._store.take(LABELS, positions)
+        Y, strange = np.zeros_like(stored.Y), np.zeros(len(labels), np.bool_)
+        for i, names in enumerate(labels):
+            found = [column.get(name, -1) for name in names]
+            strange[i] = -1 in found
+            Y[i, found] = 1
+        same: npt.NDArray[np.bool_] = (Y == stored.Y).all(axis=1) & ~strange
+        return same if stored.known is None else same & stored.known.all(axis=1)
 
     def _named(self, chosen: Any) -> set[Hashable]:
         """Return the names of some labels."""

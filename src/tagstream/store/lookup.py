@@ -7,7 +7,7 @@ the best of the best is the best of all.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "nearest_codes",
     "nearest_rows",
     "position_of",
+    "positions_named",
     "positions_of",
     "similar",
     "votes",
@@ -201,6 +202,23 @@ def _position_of(pieces: list[Piece], id: Hashable) -> int:
         if at is not None and at >= start:
             return at + offset - start
     return -1
+
+
+def positions_named(store: Store, ids: Sequence[Hashable]) -> Positions:
+    """Return where the newest examples of some names are stored, (m,); −1 where there is none."""
+    found: Positions = np.full(len(ids), -1)
+    for some in store.ask(_positions_named, ids):
+        found = np.maximum(found, some)
+    return found
+
+
+def _positions_named(pieces: list[Piece], ids: Sequence[Hashable]) -> Positions:
+    found: Positions = np.full(len(ids), -1)
+    for store, start, offset, _ in pieces:
+        places = map(store.names.position_of, ids)
+        at = np.array([-1 if place is None else place for place in places], np.int64)
+        found = np.where(at >= start, at + offset - start, found)
+    return found
 
 
 def positions_of(store: Store, numbers: Positions) -> Positions:
