@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 OLD := $(VENV)-oldest
+# With regions that `tagstream report` writes.
+DOCUMENTS := README.md $(addprefix docs/,reproduce.md clean.md tagging.md)
 # One BLAS thread for each test process: two of them on two cores would wait for each other.
 ONE = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 PYTEST = $(ONE) $(BIN)/python -m pytest -n auto
@@ -86,7 +88,7 @@ check: test lint slow exact cluster oldest docs cover  ## all of it
 
 reproduce: $(VENV)/installed  ## the paper's experiments; then every number and picture of the docs
 	$(BIN)/tagstream reproduce results
-	$(BIN)/tagstream report results report --document docs/reproduce.md --document README.md
+	$(BIN)/tagstream report results report $(addprefix --document ,$(DOCUMENTS))
 
 bench: $(VENV)/installed $(VENV)/tools-bench  ## side-by-side benchmarks
 	$(BIN)/python -m benchmarks

@@ -8,7 +8,7 @@ import pytest
 from tagstream import OML
 from tagstream.data import make_stream
 from tagstream.paper import knowing
-from tagstream.paper.knowing_tables import knowing_tables
+from tagstream.paper.tables.knowing import knowing_tables
 
 
 @pytest.fixture(scope="module")

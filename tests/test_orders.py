@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from tagstream.paper.order_tables import order_tables
 from tagstream.paper.orders import COPIED, ONCE, arranged, divided, measured
 from tagstream.paper.results import Results
+from tagstream.paper.tables.order import order_tables
 
 Y = np.array([[0, 1], [1, 1], [0, 0], [1, 0], [0, 1]], np.uint8)
 

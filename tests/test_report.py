@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -296,6 +297,49 @@ def test_a_stream_without_published_values_is_shown_and_not_counted():
     assert table.rows[2][-2:] == ("–", "–")
     assert "tmc2007-500: the first 6,000 items" in table.note
     assert "in 2 of 2 cells" in made["verdict_prequential"]
+
+
+# ---------------------------------------------------------------------- findings are computed
+def sized(name, *sizes):
+    result = dict(zip("npq", sizes, strict=True))
+    result |= {"domain": "made up", "cardinality": 1.0, "distinct_sets": 2, "sparse": False}
+    return record("datasets", name, "", result)
+
+
+def test_whose_sizes_were_printed_is_found_among_the_data():
+    image, yeast = sized("image", 2000, 294, 5), sized("yeast", 2417, 103, 14)
+    said = paper.make_tables(made_of(image, yeast))["verdict_datasets"]
+    assert said.endswith("; image do not: the sizes printed are those of Yeast.")
+    alone = paper.make_tables(made_of(image, sized("scene", 2407, 294, 6)))["verdict_datasets"]
+    assert alone == (
+        "**It does not reproduce.** 1 of 2 data sets have the sizes that are printed; image do not."
+    )
+    assert "verdict_datasets" not in paper.make_tables(made_of(fold_of("image", "oml", 0, 1)))
+
+
+def test_a_bound_that_is_finite_somewhere_says_something():
+    run = {"name": "paper", "n_active": 4, "n_lemma_first": 4, "n_lemma_last": 3, "n_negative": 0}
+    run |= {"cumulative_loss": 5.0, "distance_last": 2.0, "largest_last": 1.0}
+    runs = [run, *({**run, "name": name} for name in ("proof", "default step"))]
+    result = {
+        "T": 9,
+        "q": 3,
+        "norm_P": 1.0,
+        "r": 1.0,
+        "rank_A": 2,
+        "c": 0.5,
+        "m": 0.1,
+        "runs": runs,
+    }
+    finite = record("bound", "scene", "oml", result)
+    infinite = record("bound", "yeast", "oml", {**result, "c": 0})
+    made = paper.make_tables(made_of(finite, infinite))
+    said = made["verdict_bound"]
+    assert said.startswith("**The bound says something here.** A has rank 2, so for q > 2 its c is")
+    assert "is 0 on 1 of 2 data sets" in said
+    assert [row[-1] for row in made["bound"].rows] == ["320", "∞"]
+    assert "c²‖V‖², which is larger" in made["lemma"].note
+    assert "c²‖V‖² = 0, which" in paper.make_tables(made_of(infinite))["lemma"].note
 
 
 # ---------------------------------------------------------------------- learning at once
@@ -709,3 +753,24 @@ def test_ranks_are_drawn_with_ours_marked(tmp_path):
     for name in drawn:
         assert "m1" in (tmp_path / f"{name}.svg").read_text()
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
+
+
+def test_a_diagram_does_not_depend_on_the_order_of_a_set(tmp_path):
+    from tagstream.paper.ranks import has_diagrams
+
+    if not has_diagrams():
+        pytest.skip("diagrams need scikit-posthocs; install tagstream[plot]")
+    folder, drawn = folder_of_runs(tmp_path / "runs", 8, 5), []
+    code = (
+        "import sys; from pathlib import Path; from tagstream.paper.results import Results; "
+        "from tagstream.paper.ranks import draw_rankings, rankings; "
+        "draw_rankings([*rankings(Results.read(sys.argv[1]))], Path(sys.argv[2]), ['m1'])"
+    )
+    for seed in ("1", "2", "3"):
+        out = tmp_path / seed
+        out.mkdir()
+        command = [sys.executable, "-c", code, str(folder), str(out)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+        drawn.append({path.name: path.read_bytes() for path in out.iterdir()})
+    assert len(drawn[0]) == 8
+    assert drawn[0] == drawn[1] == drawn[2]

@@ -9,8 +9,8 @@ import pytest
 
 from tagstream.paper import Results, plan
 from tagstream.paper.page import update_markers
-from tagstream.paper.rival_tables import rival_tables
 from tagstream.paper.rivals import _best_decision, _by_rival, _knn
+from tagstream.paper.tables.rivals import rival_tables
 
 ROOT = Path(__file__).parents[1]
 

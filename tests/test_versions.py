@@ -8,9 +8,9 @@ import pytest
 from tagstream.evaluation import evaluate
 from tagstream.evaluation.paired import blocks_of, micro_f1_difference
 from tagstream.models import KNN
-from tagstream.paper.newtag_tables import newtag_tables
 from tagstream.paper.results import Results
-from tagstream.paper.version_tables import version_tables
+from tagstream.paper.tables.newtag import newtag_tables
+from tagstream.paper.tables.versions import version_tables
 
 
 def drawn(n_blocks, share, seed):

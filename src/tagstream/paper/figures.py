@@ -34,7 +34,7 @@ from tagstream.paper.results import (
     spread_of,
     streams_of,
 )
-from tagstream.paper.young_tables import SETS, young_curves
+from tagstream.paper.tables.young import SETS, young_curves
 
 __all__ = ["make_figures"]
 

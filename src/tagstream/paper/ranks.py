@@ -189,7 +189,7 @@ def _diagram(found: Significance, what: str, ours: Collection[str]) -> Any:
     axes = figure.subplots()
     axes.grid(False)
     colors = {who: _OURS if who in ours else "#333333" for who in found.learners}
-    scikit_posthocs.critical_difference_diagram(
+    drawn = scikit_posthocs.critical_difference_diagram(
         *(pd.Series(found.ranks), p),
         ax=axes,
         alpha=found.alpha,
@@ -199,5 +199,16 @@ def _diagram(found: Significance, what: str, ours: Collection[str]) -> Any:
         label_props={"fontsize": 8},
         crossbar_props={"color": "#333333"},
     )
+    _settle([bar for (bar,) in drawn["crossbars"]])
     axes.set_title(f"{what}: joined = not told apart at {found.alpha:g}", loc="left", pad=20)
     return figure
+
+
+def _settle(bars: list[Any]) -> None:
+    """Stack the bars in an order of their own: the package takes sets as they come."""
+    spans = sorted((min(bar.get_xdata()), max(bar.get_xdata())) for bar in bars)
+    ends: list[float] = []  # of the last bar of each level
+    for bar, (low, high) in zip(bars, spans, strict=True):
+        level = next((k for k, end in enumerate(ends) if end < low), len(ends))
+        ends[level : level + 1] = [high]
+        bar.set_data([low, high], [-level - 1] * 2)

@@ -1,13 +1,19 @@
-"""A table of the report, as Markdown and as HTML."""
+"""A table of the report: how it is specified, and its form as Markdown and as HTML."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-__all__ = ["Table", "inline"]
+__all__ = ["Column", "Table", "each", "inline", "tabulate"]
+
+Row = TypeVar("Row")
+Key = TypeVar("Key")
+Column = tuple[str, Callable[[Row], str]]  # its title, and the text of its cell in a row
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,35 @@ class Table:
             longest = max((len(row[j]) for row in self.rows), default=0)
             words.append(starts > len(self.rows) / 2 or longest > 30)
         return [True, *words[1:]]
+
+
+def tabulate(rows: Iterable[Row], columns: Iterable[Column[Row]], note: str = "") -> Table:
+    """Return the table of some rows, which may be anything that the columns make text of.
+
+    Examples
+    --------
+    >>> columns = [("number", str), *each((2, 3), "power {}".format, lambda x, k: f"{x**k}")]
+    >>> print(tabulate((3, 10), columns).markdown())
+    | number | power 2 | power 3 |
+    | --- | ---: | ---: |
+    | 3 | 9 | 27 |
+    | 10 | 100 | 1000 |
+    """
+    columns = tuple(columns)
+    filled = (tuple(cell(row) for _, cell in columns) for row in rows)
+    return Table(tuple(title for title, _ in columns), tuple(filled), note)
+
+
+def each(
+    keys: Iterable[Key], title: Callable[[Key], str], cell: Callable[[Row, Key], str]
+) -> Iterator[Column[Row]]:
+    """Yield a column for each key."""
+    for key in keys:
+        yield title(key), partial(_swapped, cell, key)
+
+
+def _swapped(cell: Callable[[Row, Key], str], key: Key, row: Row) -> str:
+    return cell(row, key)
 
 
 def inline(text: str) -> str:

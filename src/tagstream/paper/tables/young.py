@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.paper.order_tables import CHANCE
+from tagstream.paper.paired import CHANCE
 from tagstream.paper.results import Results, as_text
 from tagstream.paper.table import Table
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.paper.orders import COPIED, ONCE
+from tagstream.paper.paired import CHANCE
 from tagstream.paper.results import Results, as_text
 from tagstream.paper.table import Table
 
@@ -25,8 +26,6 @@ MEASURES = {
     "example_f1": "example-F1",
     "hamming_loss": "Hamming loss",
 }
-# Standard errors of n differences that chance exceeds in one case of twenty.
-CHANCE = {2: 12.7, 3: 4.3, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 
 
 def order_tables(results: Results) -> dict[str, Table | str]:
