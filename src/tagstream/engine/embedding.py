@@ -17,7 +17,7 @@ Directions are looked for anew with each choice.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,6 @@ from tagstream import projection
 from tagstream.checks import (
     LARGEST_VALUE,
     Rows,
-    bits_of,
     check_number,
     expect,
     expect_keys,
@@ -157,7 +156,6 @@ class Embedding:
         self.turned: npt.NDArray[np.float64] | None = None  # of coordinates, in the last fit
         self.next_fit = self.next_choice = FIRST_FIT
         self.n_fits = self.fitted_at = 0
-        self._last: tuple[Hashable, Embedded] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -188,31 +186,16 @@ class Embedding:
         return np.pad(P @ self.reduction.rows, ((0, 0), (0, q - len(self.reduction.B))))
 
     def __call__(self, rows: Rows, q: int) -> Embedded:
-        """Return items in space of ``q`` labels and codes; those of one do not depend on others.
-
-        The last single item is remembered, since in a stream the item that is asked for is often
-        the next to be learnt.
-        """
-        bits = bits_of(rows) if rows.shape[0] == 1 else None
-        last = self._last
-        if last is not None and last[0] == bits:
-            return last[1]
+        """Return items in space of ``q`` labels and codes; those of one do not depend on others."""
         assert self.projection is not None
         inputs = self.projection.inputs(rows)
         if self.reduction is None or self._coder is None:
             Z = self.projection.apply(inputs)
-            made = Embedded(Z, self.space.encode(Z), inputs_of(inputs), Z)
-        else:
-            C = self.projection.apply(inputs)
-            Z = self.reduction.labels(C, q)
-            codes = self._coder.apply(inputs).astype(np.float32)
-            made = Embedded(Z, codes, inputs_of(inputs), C)
-        if bits is not None:
-            # What is remembered must not change with the array that it was given in.
-            own: Any = [part.copy() for part in made.inputs]
-            made = made._replace(inputs=Inputs(*own))
-            self._last = bits, made
-        return made
+            return Embedded(Z, self.space.encode(Z), inputs_of(inputs), Z)
+        C = self.projection.apply(inputs)
+        Z = self.reduction.labels(C, q)
+        codes = self._coder.apply(inputs).astype(np.float32)
+        return Embedded(Z, codes, inputs_of(inputs), C)
 
     def transform(self, rows: Rows, q: int) -> npt.NDArray[np.float32]:
         """Return the codes of rows as they are in the metric space; zero before the first fit."""
@@ -238,7 +221,6 @@ class Embedding:
 
     def grow(self, q: int) -> None:
         """Have ``q`` labels from now on; no distance changes."""
-        self._last = None
         if self.reduction is not None:  # a new label is unseen until its directions are sought
             return
         if q > projection.MANY and self.projection is None:
@@ -251,7 +233,6 @@ class Embedding:
 
     def keep(self, columns: Sequence[int], store: Store) -> None:
         """Leave out all other labels; where they are reduced, a fit must follow."""
-        self._last = None
         self.forget_sums()
         if self.reduction is not None:
             self.reduction = self.reduction.kept([*columns])
@@ -349,7 +330,6 @@ class Embedding:
         """Go on with another P."""
         self.projection = made
         self._make_coder()
-        self._last = None
 
     def _replay(
         self, replay: Replay, out: Left, store: Store, moments: Moments | None
@@ -365,7 +345,6 @@ class Embedding:
         for (part, _), near in zip(groups, every, strict=True):
             found[part] = out.others(near, part, votes)
         factor = None if moments is None or not replay.near else column_factor(*moments)
-        self._last = None
         return (yield from replay.learn(out, store, found, made.Z, factor, self.basis))
 
     def take_over(self, renewed: Renewed, store: Store, *, changed: bool) -> None:
@@ -382,7 +361,6 @@ class Embedding:
         self._sums = None if changed else twin._sums
         changes.adopt_codes(store, renewed.coded, self.encoder())
         changes.widen_codes(store, self.space.d)
-        self._last = None
 
     def _reduce(self, examples: Examples, q: int, due: bool) -> None:
         """Reduce labels if there are so many, and see to the coordinates of P and V.

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from tagstream.checks import Bools, Rows, bits_of, expect, expect_counts, expect_keys
+from tagstream.checks import Bools, Rows, expect, expect_counts, expect_keys
 from tagstream.core.inputs import Inputs
 from tagstream.core.similarity import Nearest
 from tagstream.evidence.anyhead import AnyHead
@@ -54,7 +54,7 @@ from tagstream.store import lookup
 from tagstream.store.protocol import CORRECTED, LABELS, NUMBERS, ROWS, Store
 from tagstream.store.rows import DenseRows
 
-__all__ = ["NEAR", "PARTS", "Belief", "Items", "Reasons", "without_self"]
+__all__ = ["NEAR", "PARTS", "Belief", "Items", "Looked", "Reasons", "without_self"]
 
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "name", "copy")
 RECENT = 1000  # items among which the nearest in input space are looked up
@@ -119,7 +119,7 @@ class Items(NamedTuple):
         return Items(self.rows[part], found, Z, _part_of(self.inputs, part))
 
 
-class _Looked(NamedTuple):
+class Gathered(NamedTuple):
     """What a store says about items; rows count its labels, positions what it stores."""
 
     evidence: Evidence
@@ -129,15 +129,43 @@ class _Looked(NamedTuple):
     kept: Positions | None  # row of the first item that is kept when item i comes, and at the end
 
 
-class _Asked(NamedTuple):
-    """A single item that was asked about, and what was found: in a stream it is learnt next."""
+class Recent(NamedTuple):
+    """What is near an item among the latest rows, if learning it would find the same.
 
-    bits: Hashable  # of its row
-    seen: int  # examples that were learnt before
-    found: Positions
+    Attributes
+    ----------
+    near : int array of shape (1, k)
+        Positions of the nearest of them, where rows are dense.
+    scaled : array of shape (1, p), or None
+        The row, where rows are dense.
+    nearest : Nearest
+        The most similar stored item.
+    """
+
     near: Positions
-    scaled: npt.NDArray[np.float32] | None  # the row, where rows are dense
+    scaled: npt.NDArray[np.float32] | None
     nearest: Nearest
+
+
+class Looked(NamedTuple):
+    """All that m items are answered by, for one of the two questions.
+
+    Attributes
+    ----------
+    items : Items
+        With the positions of their neighbours.
+    gathered : Gathered
+        What the store says about these.
+    z_plus : array of shape (m, q), or None
+        What the fast map makes of the regression, for any item; None for the next one.
+    recent : Recent or None
+        Of a single item.
+    """
+
+    items: Items
+    gathered: Gathered
+    z_plus: Vector | None
+    recent: Recent | None
 
 
 class _Drawn(NamedTuple):
@@ -197,7 +225,6 @@ class Belief:
         self._factor = np.ones(0 if plain else n_features)  # one over the columns' deviations
         self._recent = None if plain else DenseRows(n_features)  # the latest rows, scaled
         self._drawn: _Drawn | None = None  # rows for the any-head, scaled, once there was a fit
-        self._asked: _Asked | None = None
 
     @property
     def lag(self) -> int:
@@ -235,20 +262,6 @@ class Belief:
         parts = (self.head, self.fast, self.copies, self.honest_next, self.honest_any)
         return recent + self._factor.nbytes + sum(part.nbytes for part in parts)
 
-    def recall(self, rows: Rows, seen: int) -> Positions | None:
-        """Return the neighbours of the item that was asked about last, if it is the one to learn.
-
-        Nothing may have been learnt since: ``seen`` examples are stored.
-        """
-        asked = self._asked_about(rows, seen)
-        return None if asked is None else asked.found
-
-    def _asked_about(self, rows: Rows, seen: int) -> _Asked | None:
-        asked = self._asked
-        if asked is None or asked.seen != seen or rows.shape[0] != 1:
-            return None
-        return asked if asked.bits == bits_of(rows) else None
-
     def grow(self, q: int, rows: Rows | None = None) -> None:
         """Have ``q`` labels from now on; the names of new ones have these rows, if any do."""
         if self.naming is not None:
@@ -268,7 +281,6 @@ class Belief:
         self.head.weights = self.head.weights.with_names()
         if self.any is not None:
             self.any.weights = self.any.weights.with_names()
-        self._asked = None
 
     def rename(self, j: int, row: Rows) -> None:
         """Have the name of label ``j`` have another row, (1, p)."""
@@ -280,18 +292,27 @@ class Belief:
         assert self.naming is not None
         self.naming = self.naming.with_declared(labels)
 
-    def _say_names(self, evidence: Evidence, rows: Rows) -> Evidence:
-        """Return the evidence with what names say about these rows."""
+    def _say_names(self, evidence: Evidence, rows: Rows, before: Looked | None) -> Evidence:
+        """Return the evidence with what names say about these rows, as was found ``before``."""
         if self.naming is None:
             return evidence
-        return evidence._replace(names=self.naming.cosines(rows), declared=self.naming.declared)
+        names = self.naming.cosines(rows) if before is None else before.gathered.evidence.names
+        return evidence._replace(names=names, declared=self.naming.declared)
 
     # ------------------------------------------------------------------ learning
-    def learn(self, items: Items, labels: Labels, store: Store, seen: int) -> None:
+    def learn(
+        self,
+        items: Items,
+        labels: Labels,
+        store: Store,
+        seen: int,
+        looked: Looked | None = None,
+    ) -> None:
         """Learn the latest examples of the store, which has them already, in order.
 
         ``items.found`` must be older than the item by more than the lag.  Examples learnt before
-        these: ``seen``.
+        these: ``seen``.  ``looked``: what :meth:`look` found about a single item, if nothing was
+        changed since.
         """
         m, done = items.rows.shape[0], 0
         first = len(store) - m
@@ -307,37 +328,46 @@ class Belief:
                 known = None if labels.known is None else labels.known[part]
                 some = Labels(labels.Y[part], known)
             positions = np.arange(first + done, first + stop)
-            self._learn_part(items.part(part), some, store, positions, seen + done)
+            self._learn_part(items.part(part), some, store, positions, seen + done, looked)
             done = stop
             if items.Z is None and (seen + done).bit_count() == 1:
                 self._scale(store, first + done)
 
     def _learn_part(
-        self, items: Items, labels: Labels, store: Store, positions: Positions, seen: int
+        self,
+        items: Items,
+        labels: Labels,
+        store: Store,
+        positions: Positions,
+        seen: int,
+        looked: Looked | None,
     ) -> None:
-        asked, nearest = self._asked_about(items.rows, seen), None
-        if asked is not None:
-            near, nearest = asked.near, asked.nearest
-            items = Items(items.rows, asked.found, items.Z, items.inputs)
+        recent = None if looked is None else looked.recent
+        if looked is not None and recent is not None:
+            near, nearest = recent.near, recent.nearest
+            items = items._replace(found=looked.items.found)
             if self._recent is not None:
-                assert asked.scaled is not None
-                self._recent.append(asked.scaled)
+                assert recent.scaled is not None
+                self._recent.append(recent.scaled)
         else:
             items, near = self._look_before(items, store, positions)
+            nearest = None
         self.trim(store)
-        self._asked = kept = None
+        kept = None
         if store.window is not None:
             kept = lookup.first_seen(store, np.arange(positions[0], positions[-1] + 2))
-        looked = self._look_up(items, store, near, kept, nearest)
+        if nearest is None:
+            nearest = self._most_similar(items, store, near)
+        there = self._gather(items, store, near, nearest, kept, before=looked)
         if self.watches and self.any is not None and items.Z is not None:
-            self._watch(looked.evidence, labels)
+            self._watch(there.evidence, labels)
         # Of very few items those of another label are always in the majority: that is no evidence.
         if VERY_FEW <= seen < FIRST_FIT:
-            self._learn_first(looked, items, labels, store, positions)
-        p = self.head.learn(looked.evidence, self.fast, labels.Y, labels.known, looked.kept)
+            self._learn_first(there, items, labels, store, positions)
+        p = self.head.learn(there.evidence, self.fast, labels.Y, labels.known, there.kept)
         p = self.copies.learn(
-            p, looked.copied, looked.evidence.labels, looked.evidence.known, labels.Y, labels.known,
-            corrected=looked.corrected,
+            p, there.copied, there.evidence.labels, there.evidence.known, labels.Y, labels.known,
+            corrected=there.corrected,
         )  # fmt: skip
         self.honest_next.add(entries_of(p, marked_labels(labels.Y, labels.known)))
 
@@ -353,7 +383,7 @@ class Belief:
         self.honest_any.add(entries_of(p, marked_labels(labels.Y, labels.known)))
 
     def _learn_first(
-        self, looked: _Looked, items: Items, labels: Labels, store: Store, positions: Positions
+        self, there: Gathered, items: Items, labels: Labels, store: Store, positions: Positions
     ) -> None:
         """Have the any-head learn an example that came before there was a fit."""
         if self.any is None:
@@ -368,9 +398,10 @@ class Belief:
                 end, scaled = int(positions[-1]) + 1, self._scaled(items.rows)
                 found = self._near(scaled, self.n_votes, end, lo, positions)
                 near = self._near(scaled, NEAR, end, lo, positions)
-            looked = self._look_up(items._replace(found=found), store, near)
+            items = items._replace(found=found)
+            there = self._gather(items, store, near, self._most_similar(items, store, near))
         Y = marked_labels(labels.Y, labels.known)
-        evidence = looked.evidence._replace(Z=_NO_Z)
+        evidence = there.evidence._replace(Z=_NO_Z)
         self.any.learn(evidence, self.head.now, None, self.fast.state.fresh, Y)
 
     def _look_before(
@@ -466,7 +497,6 @@ class Belief:
         self, fast: FastMap | None, spread: Spread | None, replayed: Replayed | None, store: Store
     ) -> None:
         """Go on after a fit: with another fast map, and with what the any-head has learnt."""
-        self._asked = None  # found by the old codes
         if fast is not None:
             self.fast = fast
         columns = None if spread is None or self.plain else spread.columns
@@ -501,7 +531,6 @@ class Belief:
 
     def forget(self, position: int, old: Labels, store: Store) -> None:
         """Take one item out, which the store has lost already."""
-        self._asked = None  # found at the old positions
         self.head.recount(old.Y, -1, old.known)
         if self._recent is not None:
             at = position - (len(store) + 1 - len(self._recent))
@@ -549,25 +578,42 @@ class Belief:
         honest = self.honest_next if next or self.any is None else self.honest_any
         return track_recall(honest.entries, self.head.n_labels, recall)
 
-    def scores(self, items: Items, store: Store, *, next: bool) -> Vector:
-        """Return the probabilities of m items, (m, q): for the next item of the stream, or any."""
-        if not next and self.any is not None:
-            looked, z_plus = self._look_as_any(items, store)
+    def look(self, items: Items, store: Store, *, next: bool) -> Looked:
+        """Look up what m items that are not stored are answered by, as the next item or as any."""
+        as_any, near, scaled = not next and self.any is not None, _NO_POSITIONS, None
+        drawn = self._drawn if as_any else None
+        if drawn is not None:
+            near = self._near_drawn(drawn, items.rows, store)
+        else:
+            items, near, scaled = self._look(items, store)
+        nearest = self._most_similar(items, store, near)
+        recent = None
+        if drawn is None and items.rows.shape[0] == 1 and self._is_whole(store):
+            recent = Recent(near, scaled, nearest)
+        there = self._gather(items, store, near, nearest)
+        z_plus = None
+        if as_any:
+            z_plus = _NO_Z if items.Z is None else self.fast(items.inputs, items.Z)
+        return Looked(items, there, z_plus, recent)
+
+    def _is_whole(self, store: Store) -> bool:
+        """Tell whether what is looked up about an item is what learning it would look up.
+
+        Where labels come late, or all that is stored votes, that is another thing.
+        """
+        n_rows = self.n_votes if self._recent is None else len(self._recent)
+        return not self.lag and len(store) > self.n_votes and n_rows >= max(self.n_votes, NEAR)
+
+    def scores(self, looked: Looked) -> Vector:
+        """Return the probabilities of m items, (m, q), by what was looked up."""
+        evidence = looked.gathered.evidence
+        if looked.z_plus is not None:
+            assert self.any is not None
             counts, fresh = self.head.now, self.fast.state.fresh
-            return self._blend(self.any.score(looked.evidence, z_plus, counts, fresh), looked)[0]
-        items, near, scaled = self._look(items, store)
-        looked = self._look_up(items, store, near)
-        # Where labels come late, or all that is stored votes, what is learnt from is another thing.
-        is_named = items.ids is not None and looked.copied.similarities[0] == 1.0
-        if (
-            items.rows.shape[0] == 1 and not is_named and not self.lag
-            and len(store) > self.n_votes
-        ):  # fmt: skip
-            assert items.found is not None
-            nearest = Nearest(looked.nearest, looked.copied.similarities)
-            bits = bits_of(items.rows)
-            self._asked = _Asked(bits, store.facts.n_seen, items.found, near, scaled, nearest)
-        return self._blend(self.head.score(looked.evidence, self.fast), looked)[0]
+            p = self.any.score(evidence, looked.z_plus, counts, fresh)
+        else:
+            p = self.head.score(evidence, self.fast)
+        return self._blend(p, looked.gathered)[0]
 
     def scores_without(
         self, items: Items, positions: Positions, store: Store, fitted_at: int
@@ -608,7 +654,7 @@ class Belief:
                 np.where(there, twins, nearest.positions),
                 np.where(there, 1.0, nearest.similarities),
             )
-        looked = self._look_up(items, store, near, nearest=nearest, twins=False)
+        there = self._gather(items, store, near, nearest, twins=False)
         head, fresh = self.any, self.fast.state.fresh
         if head is None:
             head = AnyHead(self.head.votes, near=not self.plain, names=self.naming is not None)
@@ -621,8 +667,8 @@ class Belief:
             young = (fresh[: Y.shape[1]] > 0) & (Y == 1)
             Z = np.where(learnt[:, None] | young, items.Z, self.fast(items.inputs, items.Z))
         less = counted(Y, np.arange(len(Y)), len(Y))
-        p = head.score(looked.evidence, Z, self.head.now, fresh, less)
-        return self._blend(p, looked)[0]
+        p = head.score(there.evidence, Z, self.head.now, fresh, less)
+        return self._blend(p, there)[0]
 
     def _all_near(self, rows: Rows, store: Store) -> Positions:
         """Return one neighbour more than vote, in input space, before there is a metric."""
@@ -630,23 +676,22 @@ class Belief:
             return lookup.nearest_rows(store, rows, min(self.n_votes + 1, len(store)))[1]
         return self._near(self._scaled(rows), self.n_votes + 1, len(store))
 
-    def reasons(self, items: Items, store: Store, *, next: bool) -> Reasons:
+    def reasons(self, looked: Looked) -> Reasons:
         """Return the probabilities of m items with what they are made of."""
         of_head: Scores
-        if not next and self.any is not None:
-            looked, z_plus = self._look_as_any(items, store)
+        there = looked.gathered
+        if looked.z_plus is not None:
+            assert self.any is not None
             counts, fresh = self.head.now, self.fast.state.fresh
-            of_head = self.any.explain(looked.evidence, z_plus, counts, fresh)
+            of_head = self.any.explain(there.evidence, looked.z_plus, counts, fresh)
         else:
-            items, near, _ = self._look(items, store)
-            looked = self._look_up(items, store, near)
-            of_head = self.head.explain(looked.evidence, self.fast)
-        p, kappas = self._blend(of_head.p, looked)
+            of_head = self.head.explain(there.evidence, self.fast)
+        p, kappas = self._blend(of_head.p, there)
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.log(p) - np.log1p(-p) - of_head.log_odds
         gain = np.where(np.isfinite(gain) & (kappas > 0)[:, None], gain, 0.0)
         parts = np.concatenate([of_head.parts, gain[:, :, None]], axis=2)
-        return Reasons(p, parts, np.where(kappas > 0, looked.nearest, -1))
+        return Reasons(p, parts, np.where(kappas > 0, there.nearest, -1))
 
     def _look(
         self, items: Items, store: Store
@@ -669,16 +714,6 @@ class Belief:
             items = items._replace(found=self._near(scaled, self.n_votes, n, lo, hi))
         return items, self._near(scaled, NEAR, n, lo, hi), scaled
 
-    def _look_as_any(self, items: Items, store: Store) -> tuple[_Looked, Vector]:
-        """Look up the evidence for any item; return z⁺ with it."""
-        near = _NO_POSITIONS
-        if self._drawn is None:
-            items, near, _ = self._look(items, store)
-        else:
-            near = self._near_drawn(self._drawn, items.rows, store)
-        Z = _NO_Z if items.Z is None else self.fast(items.inputs, items.Z)
-        return self._look_up(items, store, near), Z
-
     def _near_drawn(self, drawn: _Drawn, rows: Rows, store: Store, k: int = NEAR) -> Positions:
         """Return the k nearest of the drawn rows, (m, k)."""
         # Since they were drawn, items have only been added at the end, and dropped by the window.
@@ -690,32 +725,36 @@ class Belief:
         found = drawn.rows.search(self._scaled(rows), min(k, max(len(at), 1)), lo, hi)[1]
         return np.where(found >= 0, at[np.maximum(found, 0)], -1) if len(at) else found
 
-    def _look_up(
+    def _most_similar(self, items: Items, store: Store, near: Positions) -> Nearest:
+        """Return the most similar of the neighbours of each item."""
+        assert items.found is not None
+        if not len(store):
+            m = items.rows.shape[0]
+            return Nearest(np.full(m, -1, np.int64), np.full(m, -np.inf))
+        candidates = items.found
+        if near.size:
+            candidates = np.concatenate([candidates, near[:, :1]], axis=1)
+        factor = None if self.plain else self._factor
+        return lookup.similar(store, items.rows, candidates, factor)
+
+    def _gather(
         self,
         items: Items,
         store: Store,
         near: Positions,
+        nearest: Nearest,
         kept: Positions | None = None,
-        nearest: Nearest | None = None,
         *,
+        before: Looked | None = None,
         twins: bool = True,
-    ) -> _Looked:
+    ) -> Gathered:
         """Ask the store for labels; those before ``kept`` fall out of the window.
 
-        ``nearest`` is the most similar stored item of each, if that is known already.  Of stored
-        items that equal it, the one that was corrected last takes its place, if ``twins``.
+        ``nearest`` is the most similar stored item of each.  Of stored items that equal it, the one
+        that was corrected last takes its place, if ``twins``.  ``before``: what was found about
+        the same items when they were asked about.
         """
         assert items.found is not None
-        if nearest is None and not len(store):
-            m = items.rows.shape[0]
-            nearest = Nearest(np.full(m, -1, np.int64), np.full(m, -np.inf))
-        elif nearest is None:
-            candidates = items.found
-            if near.size:
-                candidates = np.concatenate([candidates, near[:, :1]], axis=1)
-            nearest = lookup.similar(
-                store, items.rows, candidates, None if self.plain else self._factor
-            )
         if twins:
             nearest = self._corrected_first(nearest, items.rows, store, kept)
         nearest = _named_first(nearest, items, store)
@@ -726,9 +765,9 @@ class Belief:
             kept = kept - kept[0] + (gone[0] if len(gone) else 0)
         Z = _NO_Z if items.Z is None else items.Z
         evidence = Evidence(found, near, there.labels, there.known, Z, items.inputs)
-        evidence = self._say_names(evidence, items.rows)
+        evidence = self._say_names(evidence, items.rows, before)
         copy_of = Nearest(copied, nearest.similarities)
-        return _Looked(evidence, nearest.positions, copy_of, there.corrected, kept)
+        return Gathered(evidence, nearest.positions, copy_of, there.corrected, kept)
 
     @staticmethod
     def _corrected_first(
@@ -743,10 +782,10 @@ class Belief:
             np.where(there, twins, nearest.positions), np.where(there, 1.0, nearest.similarities)
         )
 
-    def _blend(self, p: Vector, looked: _Looked) -> tuple[Vector, Vector]:
-        evidence = looked.evidence
+    def _blend(self, p: Vector, there: Gathered) -> tuple[Vector, Vector]:
+        evidence = there.evidence
         return self.copies.blend(
-            p, looked.copied, evidence.labels, evidence.known, corrected=looked.corrected
+            p, there.copied, evidence.labels, evidence.known, corrected=there.corrected
         )
 
     # ------------------------------------------------------------------ state

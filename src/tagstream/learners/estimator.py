@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tagstream import decision
 from tagstream.checks import LARGEST_VALUE, Floats, Rows, check_rows, cut_rows
 from tagstream.decision import check_rule
+from tagstream.engine.asked import Asked
 from tagstream.execution.signals import HELD
 from tagstream.labels.read import Batch, Labels, as_array, is_label_sets, n_dims, plain, read_labels
 
@@ -46,7 +48,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     as plain values, and back: ``_load`` is called instead of ``_start`` and ``_grow``, takes
     nothing for granted but the vocabulary, and checks names, shapes, types and ranges).
 
-    Calls from several threads wait for each other.  Those who must not wait read a :meth:`view`.
+    No question changes anything.  Calls from several threads wait for each other, because one of
+    them may learn.  Those who must not wait read a :meth:`view`.
 
     There are two questions.  *Any item*: which labels does this item have, whenever it came?
     ``predict``, ``predict_proba``, ``predict_sets`` and ``explain`` answer it.  *The next item*:
@@ -80,11 +83,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     _checked: tuple[Any, ...] = ()  # the parameters as they were when they were last checked
     _columns: tuple[Any, dict[Hashable, int]] = (None, {})  # of the names in some ``classes_``
     _broken = ""  # the error that left half of a change
+    _lock: AbstractContextManager[Any]
+    _state: object  # stands for the present state: every change makes another
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Give every model its lock, however it is made."""
         model: Self = super().__new__(cls)
-        model._lock = threading.RLock()
+        model._lock, model._state = threading.RLock(), object()
         return model
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -104,6 +109,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
         raise NotImplementedError
+
+    def _learn_asked(
+        self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None, asked: Asked
+    ) -> None:
+        """Learn items that were asked about, in the state that there is now."""
+        self._learn(X, labels, ids)
 
     def _proba(self, X: Rows) -> npt.NDArray[np.float64]:
         raise NotImplementedError
@@ -153,7 +164,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return self
 
     def partial_fit(
-        self, X: Any, Y: Any, classes: Any = None, ids: Sequence[Hashable] | None = None
+        self,
+        X: Any,
+        Y: Any,
+        classes: Any = None,
+        ids: Sequence[Hashable] | None = None,
+        *,
+        asked: Asked | None = None,
     ) -> Self:
         """Learn the rows of ``X`` in order, after all that was learnt before.
 
@@ -167,15 +184,19 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             For a 0/1 ``Y``: the names of its columns.  Otherwise: names to reserve in advance.
         ids : sequence of n hashable values, optional
             Names of the items, shown by ``explain``; by default their number in the stream.
+        asked : Asked, optional
+            What :meth:`ask` returned for the same rows.  Learning is faster with it and comes to
+            the same.  It is used only if nothing was learnt or changed in between.
         """
         self._check_params()
+        _check_asked(asked)
         rows = check_rows(X, self)
         if ids is not None:
             ids = check_ids(ids, rows.shape[0])
         with self._lock:
             if hasattr(self, "n_features_in_"):
                 self._check_width(X)
-                self._go_on(rows, Y, classes, ids)
+                self._go_on(rows, Y, classes, ids, asked)
             else:
                 batch = self._read_batch(rows, Y, classes, [])
                 with Change(self):
@@ -201,7 +222,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return self
 
     def learn_rows(
-        self, rows: Rows, Y: Any, classes: Any = None, ids: Sequence[Hashable] | None = None
+        self,
+        rows: Rows,
+        Y: Any,
+        classes: Any = None,
+        ids: Sequence[Hashable] | None = None,
+        *,
+        asked: Asked | None = None,
     ) -> Self:
         """Learn as :meth:`partial_fit` does rows that only their width is checked of.
 
@@ -209,7 +236,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         ----------
         rows : float array in C order or canonical CSR matrix, of shape (n, p)
             As :func:`tagstream.checks.check_rows` returns them.
-        Y, classes, ids
+        Y, classes, ids, asked
             As in :meth:`partial_fit`.
         """
         with self._lock:
@@ -217,40 +244,76 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 return self.partial_fit(rows, Y, classes, ids)
             self._check_changed_params()
             self._check_rows_width(rows)
-            self._go_on(rows, Y, classes, None if ids is None else check_ids(ids, rows.shape[0]))
+            ids = None if ids is None else check_ids(ids, rows.shape[0])
+            self._go_on(rows, Y, classes, ids, asked)
         return self
 
-    def _go_on(self, rows: Rows, Y: Any, classes: Any, ids: Sequence[Hashable] | None) -> None:
+    def _go_on(
+        self,
+        rows: Rows,
+        Y: Any,
+        classes: Any,
+        ids: Sequence[Hashable] | None,
+        asked: Asked | None,
+    ) -> None:
         """Learn checked rows after others."""
         rows = self._as_stored(rows)
+        asked = self._still(asked, rows)
         if rows.shape[0] == 1 and classes is None and type(Y) is list and len(Y) == 1:
             labels = self._fast_labels(Y[0])
             if labels is not None:
                 with Change(self):
-                    self._learn(rows, labels, ids)
-                    self._count_learnt(labels)
+                    self._learn_part(rows, labels, ids, asked)
                 return
         batch = self._read_batch(rows, Y, classes, self.classes_.tolist())
         if batch.single != self._single:
             form = "a 1-D y" if self._single else "a label matrix or label sets"
             raise ValueError(f"Y must be {form} as in earlier calls, got another form")
         with Change(self):
-            self._absorb(rows, batch, ids)
+            self._absorb(rows, batch, ids, asked)
 
-    def learn_one(self, x: Any, y: Any, *, id: Hashable = None) -> Self:
-        """Learn one item: ``x`` of shape (p,), ``y`` a 0/1 vector, a label set or a label."""
+    def learn_one(self, x: Any, y: Any, *, id: Hashable = None, asked: Asked | None = None) -> Self:
+        """Learn one item: ``x`` of shape (p,), ``y`` a 0/1 vector, a label set or a label.
+
+        ``asked`` is what :meth:`ask` returned for it, if it was asked about.  Learning is faster
+        with it and comes to the same.
+        """
+        _check_asked(asked)
         ids = None if id is None else [id]
         with self._lock:
             row = self._fast_row(x)
             labels = self._fast_labels(y) if row is not None else None
             if row is None or labels is None:
-                return self.partial_fit(_one_row(x), _one_label(y), ids=ids)
+                return self.partial_fit(_one_row(x), _one_label(y), ids=ids, asked=asked)
             self._check_changed_params()
             names = None if ids is None else check_ids(ids, 1)
             with Change(self):
-                self._learn(row, labels, names)
-                self._count_learnt(labels)
+                self._learn_part(row, labels, names, self._still(asked, row))
         return self
+
+    def _still(self, asked: Asked | None, rows: Rows) -> Asked | None:
+        """Return what was asked about these rows if it still holds; None if it does not."""
+        if asked is None or not asked.holds(self._as_kept(rows), self._state):
+            return None
+        return asked
+
+    def _as_kept(self, rows: Rows) -> Rows:
+        """Return rows as they are when they are asked about."""
+        return rows
+
+    def _learn_part(
+        self,
+        rows: Rows,
+        labels: Labels,
+        ids: Sequence[Hashable] | None,
+        asked: Asked | None = None,
+    ) -> None:
+        """Learn checked items that bring no new labels."""
+        if asked is None:
+            self._learn(rows, labels, ids)
+        else:
+            self._learn_asked(rows, labels, ids, asked)
+        self._count_learnt(labels)
 
     def _count_learnt(self, labels: Labels) -> None:
         """Count examples that were learnt."""
@@ -279,7 +342,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.classes_ = np.empty(0, np.int64)
         self._start()
 
-    def _absorb(self, rows: Rows, batch: Batch, ids: Sequence[Hashable] | None) -> None:
+    def _absorb(
+        self,
+        rows: Rows,
+        batch: Batch,
+        ids: Sequence[Hashable] | None,
+        asked: Asked | None = None,
+    ) -> None:
         """Learn a batch; a label that is only met on the way is added where it is met.
 
         So the number of labels at any time does not depend on how the stream was cut.
@@ -297,14 +366,16 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         grows = len(batch.names) > len(self.classes_)
         names = as_array(batch.names) if grows else self.classes_
         bounds = [0, *(np.flatnonzero(cut) + 1).tolist(), batch.n]
+        if grows or len(bounds) > 2:  # it was asked about as a whole, and without new labels
+            asked = None
         for first, stop in pairwise(bounds):
             q = int(needed[first])
             self._set_names(names[:q])
             part = batch.part(first, stop, q)
             if q == 0 and batch.blank is not None and not batch.blank[first]:
                 part = Labels(part.Y, None)
-            self._learn(cut_rows(rows, first, stop), part, None if ids is None else ids[first:stop])
-            self._count_learnt(part)
+            some = None if ids is None else ids[first:stop]
+            self._learn_part(cut_rows(rows, first, stop), part, some, asked)
 
     def _set_names(self, names: list[Hashable] | npt.NDArray[Any]) -> None:
         if len(names) == len(self.classes_):
@@ -321,6 +392,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             new = check_name("new", new)
             if new in names and new != old:
                 raise ValueError(f"new must be a name that is not taken, got {new!r}; merge them")
+            self._state = object()
             self.classes_ = as_array([*names[:column], new, *names[column + 1 :]])
         return self
 
@@ -351,10 +423,79 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         with self._lock:
             check_is_fitted(self)
             twin = type(self).__new__(type(self))
-            kept = {key: value for key, value in self.__dict__.items() if key != "_lock"}
-            twin.__dict__.update(kept)
+            twin.__dict__.update(self.__dict__)
+            twin._lock = nullcontext()  # nothing that can be asked of it writes
             self._freeze(twin)
         return View(twin)
+
+    def ask(
+        self,
+        X: Any,
+        *,
+        next: bool = False,
+        ids: Sequence[Hashable | None] | None = None,
+    ) -> Asked:
+        """Return the scores of some items with all that was found out about them, as a value.
+
+        Hand it to :meth:`learn_one` or :meth:`partial_fit` with the labels of these items, and to
+        ``explain``: then nothing is computed twice.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or data frame of shape (n, p); or one item, of shape (p,)
+        next : bool
+            Answer for the next item of the stream instead of any item.
+        ids : sequence, optional
+            As in :meth:`scores_of`.
+
+        Examples
+        --------
+        >>> from tagstream import OML
+        >>> model = OML(random_state=0).fit([[0.0], [1.0]] * 20, [{"low"}, {"high"}] * 20)
+        >>> asked = model.ask([[0.9]])
+        >>> model.labels_of(asked.scores).tolist(), model.classes_.tolist()
+        ([[0, 1]], ['low', 'high'])
+        >>> model.partial_fit([[0.9]], [{"high"}], asked=asked).n_seen_
+        41
+        """
+        with self._lock:
+            one = type(X) is np.ndarray and X.ndim == 1
+            rows = self._one_query(X) if one else None
+            if rows is None:
+                check_is_fitted(self)
+                rows = self._check_query(X)
+            return self._ask(self._own(rows, X), next=next, ids=ids)
+
+    def ask_rows(
+        self,
+        rows: Rows,
+        *,
+        next: bool = False,
+        ids: Sequence[Hashable | None] | None = None,
+    ) -> Asked:
+        """Return what :meth:`ask` returns, for rows that only their width is checked of.
+
+        The rows must not change afterwards.
+        """
+        with self._lock:
+            self._check_rows_width(rows)
+            return self._ask(self._as_kept(self._as_stored(rows)), next=next, ids=ids)
+
+    def _own(self, rows: Rows, X: Any) -> Rows:
+        """Return rows as they are kept, which do not change with what they were made of."""
+        kept = self._as_kept(rows)
+        shared = sp.issparse(kept) or np.may_share_memory(kept, X)
+        return kept.copy() if shared else kept
+
+    def _ask(self, rows: Rows, *, next: bool, ids: Sequence[Hashable | None] | None) -> Asked:
+        return Asked(rows, next, self._scores(rows, next=next), ids, state=self._state)
+
+    def _asked(self, asked: Asked) -> Asked:
+        """Return what was asked; anew, if the learner has changed since."""
+        if asked.state is self._state:
+            return asked
+        self._check_rows_width(asked.rows)
+        return self._ask(self._as_kept(self._as_stored(asked.rows)), next=asked.next, ids=asked.ids)
 
     def predict_proba(self, X: Any, *, next: bool = False) -> npt.NDArray[np.float64]:
         """Return the score of each label, an array of shape (n, q) in [0, 1].
@@ -611,7 +752,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def __getstate__(self) -> dict[str, Any]:
         kept: dict[str, Any] = super().__getstate__()
         if "n_seen_" not in kept:
-            return {key: value for key, value in kept.items() if key != "_lock"}
+            return {key: value for key, value in kept.items() if key not in ("_lock", "_state")}
         # Plain values, so that whatever comes back, from read-only memory too, is made anew.
         own = {*self._get_param_names(), "_sklearn_version"}
         params = {key: value for key, value in kept.items() if key in own}
@@ -660,13 +801,15 @@ class Change:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._model._broken = kind.__name__
+        self._model._state = object()
         HELD.__exit__()
 
 
 _READS = frozenset(
     {
-        "ask_stored", "bound_", "classes_", "explain", "has_item", "honest_scores", "ids_",
-        "ids_at", "item", "kneighbors", "label_counts_", "labels_at", "labels_of", "n_features_in_",
+        "ask", "ask_rows", "ask_stored", "bound_", "classes_", "explain", "has_item",
+        "honest_scores", "ids_", "ids_at", "item", "kneighbors", "label_counts_", "labels_at",
+        "labels_of", "n_features_in_",
         "n_seen_", "n_stored_", "near_copies", "neighbors_of", "predict", "predict_one",
         "predict_proba", "predict_proba_one", "predict_sets", "promised", "scores_of",
         "squared_loss_", "transform",
@@ -693,6 +836,11 @@ class View:
 
     def __dir__(self) -> list[str]:
         return sorted(name for name in _READS if hasattr(self._model, name))
+
+
+def _check_asked(asked: Any) -> None:
+    if asked is not None and not isinstance(asked, Asked):
+        raise ValueError(f"asked must be what ask() returned, got {type(asked).__name__}")
 
 
 def check_name(what: str, name: Any) -> Hashable:

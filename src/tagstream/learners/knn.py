@@ -31,7 +31,7 @@ from tagstream.execution.schedule import FIRST_FIT, next_fit
 from tagstream.execution.steps import finish
 from tagstream.labels.read import Labels
 from tagstream.learners.estimator import Change
-from tagstream.learners.neighbors import BLOCK, Located, NeighborClassifier, Positions
+from tagstream.learners.neighbors import BLOCK, Found, Located, NeighborClassifier, Positions
 from tagstream.store import changes, lookup
 from tagstream.store.contents import left_out
 from tagstream.store.protocol import LABELS, ROWS
@@ -178,7 +178,12 @@ class KNN(NeighborClassifier):
             self._replay(self.n_seen_)
 
     def _learn_block(
-        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+        self,
+        rows: Rows,
+        labels: Labels,
+        ids: Sequence[Hashable] | None,
+        seen: int,
+        found: Found | None,
     ) -> None:
         store = self._store
         positions = len(store) + np.arange(rows.shape[0])
@@ -186,14 +191,19 @@ class KNN(NeighborClassifier):
         lo = lookup.first_seen(store, positions)
         belief = self._belief
         if belief is not None:
-            ends = np.maximum(positions - belief.lag, lo)
-            found = lookup.nearest_rows(store, rows, belief.n_asked(store), lo, ends)[1]
-            items = Items(rows, found, None, inputs_of(None))
-            belief.learn(items, labels, store, seen)
+            ends, k = np.maximum(positions - belief.lag, lo), belief.n_asked(store)
+            near = None if belief.lag else self._found_before(found, k)
+            if near is None:
+                near = lookup.nearest_rows(store, rows, k, lo, ends)[1]
+            items = Items(rows, near, None, inputs_of(None))
+            looked = None if found is None or rows.shape[0] > 1 else found.looked
+            belief.learn(items, labels, store, seen, looked)
         if self.vote == "map":
-            asked = min(self.n_neighbors, len(store))
-            found = lookup.nearest_rows(store, rows, asked, lo, positions)[1]
-            self._enter(self._count(found), labels)
+            k = min(self.n_neighbors, len(store))
+            near = self._found_before(found, k)
+            if near is None:
+                near = lookup.nearest_rows(store, rows, k, lo, positions)[1]
+            self._enter(self._count(near), labels)
 
     def _locate(
         self, rows: Rows, k: int, lo: Positions | None = None, hi: Positions | None = None
@@ -260,9 +270,9 @@ class KNN(NeighborClassifier):
             self._counts.extend(counts)
             self._tally(counts, self._store.take(LABELS, positions), 1)
 
-    def _scored(self, located: Located, *, next: bool) -> npt.NDArray[np.float64]:
+    def _votes(self, located: Located) -> npt.NDArray[np.float64]:
         if self.vote == "majority":
-            return super()._scored(located, next=next)
+            return super()._votes(located)
         counts, k = self._count(located.found), self.n_neighbors
         with_label = self._tables.sum(axis=1)  # (2, q)
         prior = (1 + with_label) / (2 + with_label.sum(axis=0))

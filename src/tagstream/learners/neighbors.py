@@ -13,10 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from tagstream.checks import Rows, check_choice, check_number, cut_rows
 from tagstream.decision import MACRO, Seen, check_rule, decide, promise_of
+from tagstream.engine.asked import Asked
+from tagstream.engine.embedding import Embedded
 from tagstream.evidence.fastmap import Basis
 from tagstream.evidence.honest import Entries
 from tagstream.evidence.promise import Tracked
-from tagstream.evidence.scoring import PARTS, Belief, Items, Reasons, without_self
+from tagstream.evidence.scoring import PARTS, Belief, Items, Looked, Reasons, without_self
 from tagstream.execution.threads import in_threads
 from tagstream.labels.read import Batch, Labels, as_array, read_labels
 from tagstream.learners.estimator import Change, StreamClassifier, check_name
@@ -126,6 +128,11 @@ class Explanation:
         return explanation_html(self)
 
 
+def _joined(parts: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    """Return arrays one below the other; a single one as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _beginning(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= SHOWN else line[: SHOWN - 1] + "…"
@@ -183,11 +190,14 @@ class Located(NamedTuple):
         there are fewer.
     scale : float
         What their roots are to be multiplied by.
+    embedded : Embedded or None
+        The items in the metric space, once there is one.
     """
 
     items: Items
     squares: npt.NDArray[np.float64]
     scale: float = 1.0
+    embedded: Embedded | None = None
 
     def named(self, ids: Sequence[Hashable | None] | None) -> Located:
         """Return the same items with their names, None where one has none."""
@@ -204,6 +214,22 @@ class Located(NamedTuple):
         """Positions of the nearest stored items, (m, k); −1 where there are fewer."""
         assert self.items.found is not None
         return self.items.found
+
+
+class Found(NamedTuple):
+    """Some items that were asked about, with what is near them and what they are answered by.
+
+    Attributes
+    ----------
+    located : Located
+    looked : Looked or None
+        Where there is a head.
+    scores : array of shape (m, q)
+    """
+
+    located: Located
+    looked: Looked | None
+    scores: npt.NDArray[np.float64]
 
 
 class NeighborClassifier(StreamClassifier):
@@ -388,6 +414,7 @@ class NeighborClassifier(StreamClassifier):
             check_is_fitted(self)
             j = self._column(name)
             if self._belief is not None and self.names_count_:
+                self._state = object()
                 self._belief.rename(j, self._named_rows([name]))
         return self
 
@@ -463,31 +490,44 @@ class NeighborClassifier(StreamClassifier):
         ids: Sequence[Hashable | None] | None = None,
     ) -> npt.NDArray[np.float64]:
         """Return the scores of rows that only their width is checked of; see the base class."""
-        if ids is None or self._belief is None:
-            return super().scores_of(rows, next=next)
         with self._lock:
             self._check_rows_width(rows)
             return self._shares(self._answers(self._as_stored(rows), next=next, ids=ids))
 
+    def _as_kept(self, rows: Rows) -> Rows:
+        return rows.astype(np.float32, copy=False)
+
     def _answers(
         self, X: Rows, *, next: bool, ids: Sequence[Hashable | None] | None = None
     ) -> npt.NDArray[np.float64]:
-        rows = X.astype(np.float32, copy=False)
+        rows = self._as_kept(X)
         if not len(self._store) and not self.names_count_:
             return np.zeros((rows.shape[0], len(self.classes_)))
+        return _joined([found.scores for found in self._find(rows, next=next, ids=ids)])
+
+    def _ask(self, rows: Rows, *, next: bool, ids: Sequence[Hashable | None] | None) -> Asked:
+        if not len(self._store) and not self.names_count_:
+            scores = np.zeros((rows.shape[0], len(self.classes_)))
+            return Asked(rows, next, self._shares(scores), ids, state=self._state)
+        found = tuple(self._find(rows, next=next, ids=ids))
+        scores = _joined([one.scores for one in found])
+        return Asked(rows, next, self._shares(scores), ids, found, self._state)
+
+    def _find(
+        self, rows: Rows, *, next: bool, ids: Sequence[Hashable | None] | None
+    ) -> Iterator[Found]:
+        """Yield what is found about items, and their scores, some items at a time."""
         k, size = self._n_asked(), self._block()
         shared = rows.shape[0] >= 2 * SHARED and self._store.facts.in_process
         size = min(size, SHARED) if shared else size
 
-        def score(first: int) -> npt.NDArray[np.float64]:
+        def find(first: int) -> Found:
             located = self._locate(cut_rows(rows, first, first + size), k)
             if ids is not None:
                 located = located.named(ids[first : first + size])
-            return self._scored(located, next=next)
+            return self._found(located, next=next)
 
-        starts = range(0, max(rows.shape[0], 1), size)
-        parts = list(in_threads(score, starts, worth=shared))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return in_threads(find, range(0, max(rows.shape[0], 1), size), worth=shared)
 
     def ask_stored(self, positions: Any = None) -> Iterator[StoredBlock]:
         """Ask about stored items as if each were not stored: all of them, or those at positions.
@@ -512,8 +552,7 @@ class NeighborClassifier(StreamClassifier):
         located = self._locate(rows, min(self._n_asked() + 1, len(store)))
         found = without_self(located.found, positions)
         if belief is None:
-            others = located._replace(items=located.items._replace(found=found))
-            scores = self._scored(others, next=False)
+            scores = self._votes(located._replace(items=located.items._replace(found=found)))
         else:
             fitted_at = self.n_seen_ - self.n_since_fit_
             scores = belief.scores_without(self._to_weigh(located), positions, store, fitted_at)
@@ -572,11 +611,24 @@ class NeighborClassifier(StreamClassifier):
         """Return how many examples are looked at together."""
         return min(BLOCK, 1 + CELLS // max(len(self.classes_), 1))
 
-    def _scored(self, located: Located, *, next: bool) -> npt.NDArray[np.float64]:
-        """Return the scores of located items."""
+    def _found(self, located: Located, *, next: bool) -> Found:
+        """Return the scores of located items, and what they are made of."""
         if self._belief is None:
-            return lookup.votes(self._store, located.found)
-        return self._belief.scores(self._to_weigh(located), self._store, next=next)
+            return Found(located, None, self._votes(located))
+        looked = self._belief.look(self._to_weigh(located), self._store, next=next)
+        return Found(located, looked, self._belief.scores(looked))
+
+    def _votes(self, located: Located) -> npt.NDArray[np.float64]:
+        """Return the scores of located items where there is no head."""
+        return lookup.votes(self._store, located.found)
+
+    @staticmethod
+    def _found_before(found: Found | None, k: int) -> Positions | None:
+        """Return the k nearest of a single item that was asked about, if so many were found."""
+        if found is None:
+            return None
+        near = found.located.found
+        return near[:, :k] if near.shape[0] == 1 and near.shape[1] >= k else None
 
     def _to_weigh(self, located: Located) -> Items:
         """Return items as the head is to see them."""
@@ -592,13 +644,36 @@ class NeighborClassifier(StreamClassifier):
         raise NotImplementedError
 
     def _learn_block(
-        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+        self,
+        rows: Rows,
+        labels: Labels,
+        ids: Sequence[Hashable] | None,
+        seen: int,
+        found: Found | None,
     ) -> None:
-        """Learn some rows of single precision, ``seen`` examples having been learnt before."""
+        """Learn some rows of single precision, ``seen`` examples having been learnt before.
+
+        ``found``: what was found about them when they were asked about, if nothing was learnt or
+        changed since.
+        """
         raise NotImplementedError
 
     def _learn(self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None) -> None:
-        rows = X.astype(np.float32, copy=False)
+        self._learn_found(self._as_kept(X), labels, ids, None)
+
+    def _learn_asked(
+        self, X: Rows, labels: Labels, ids: Sequence[Hashable] | None, asked: Asked
+    ) -> None:
+        found = asked.found[0] if len(asked.found) == 1 else None
+        self._learn_found(asked.rows, labels, ids, found)
+
+    def _learn_found(
+        self,
+        rows: Rows,
+        labels: Labels,
+        ids: Sequence[Hashable] | None,
+        found: Found | None,
+    ) -> None:
         n, seen, done = rows.shape[0], self.n_seen_, 0
         while done < n:
             stop = self._next_stop(seen)
@@ -606,12 +681,12 @@ class NeighborClassifier(StreamClassifier):
             if n > 1:
                 size = min(n - done, stop - seen, lookup.block_size(self._store, self._block()))
             if size == n:
-                self._learn_block(rows, labels, ids, seen)
+                self._learn_block(rows, labels, ids, seen, found)
             else:
                 part = slice(done, done + size)
                 known = None if labels.known is None else labels.known[part]
                 named = None if ids is None else ids[part]
-                self._learn_block(rows[part], Labels(labels.Y[part], known), named, seen)
+                self._learn_block(rows[part], Labels(labels.Y[part], known), named, seen, None)
             changes.forget(self._store)
             done, seen = done + size, seen + size
             if seen == stop:
@@ -855,7 +930,9 @@ class NeighborClassifier(StreamClassifier):
 
         Parameters
         ----------
-        X : array, CSR matrix or data frame of shape (m, p)
+        X : array, CSR matrix or data frame of shape (m, p), or Asked
+            What :meth:`ask` returned is explained without another look, as the answer to its own
+            question, unless the learner has changed since.
         next : bool
             As the next item of the stream, instead of as any item.
         ids : sequence, optional
@@ -863,27 +940,35 @@ class NeighborClassifier(StreamClassifier):
         """
         with self._lock:
             check_is_fitted(self)
-            rows = self._check_query(X).astype(np.float32, copy=False)
-            located = self._locate(rows, self._n_asked()).named(ids)
-            reasons = None
-            if not len(self._store) and not self.names_count_:
-                scores = np.zeros((rows.shape[0], len(self.classes_)))
-            elif self._belief is None:
-                scores = self._scored(located, next=next)
+            if isinstance(X, Asked):
+                asked = self._asked(X)
             else:
-                reasons = self._belief.reasons(self._to_weigh(located), self._store, next=next)
-                scores = reasons.p
-            scores = self._shares(scores)
-            if self._single:
-                chosen = scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])
-            else:
-                seen = Seen(self.n_seen_, self.n_empty_)
-                bars = self._bars(self.decide, next=next)
-                chosen = decide(scores, self.decide, bars, seen)
-            return [
-                self._explain_one(located, scores[i], chosen[i], reasons, i)
-                for i in range(rows.shape[0])
-            ]
+                asked = self._ask(self._as_kept(self._check_query(X)), next=next, ids=ids)
+            parts = asked.found or [self._find_nothing(asked.rows)]
+            return [why for found in parts for why in self._reasons(found, next=asked.next)]
+
+    def _find_nothing(self, rows: Rows) -> Found:
+        """Return what is found where nothing is stored."""
+        located = self._locate(rows, self._n_asked())
+        return Found(located, None, np.zeros((rows.shape[0], len(self.classes_))))
+
+    def _reasons(self, found: Found, *, next: bool) -> list[Explanation]:
+        """Return why items get their labels."""
+        located, looked, scores = found
+        reasons = None
+        if looked is not None and self._belief is not None:
+            reasons = self._belief.reasons(looked)
+            scores = reasons.p
+        scores = self._shares(scores)
+        if self._single:
+            chosen = scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])
+        else:
+            seen = Seen(self.n_seen_, self.n_empty_)
+            bars = self._bars(self.decide, next=next)
+            chosen = decide(scores, self.decide, bars, seen)
+        return [
+            self._explain_one(located, scores[i], chosen[i], reasons, i) for i in range(len(scores))
+        ]
 
     def _explain_one(
         self, located: Located, scores: Any, chosen: Any, reasons: Reasons | None, i: int
@@ -911,13 +996,15 @@ class NeighborClassifier(StreamClassifier):
         copied = int(reasons.copy_of[i])
         if copied < 0:
             return Explanation(neighbors, shown, voters, parts)
-        alone = np.array([copied])
-        distance = self._locate(
-            cut_rows(located.items.rows, i, i + 1), 1, alone, alone + 1
-        ).distances
-        (copy_of,) = self._neighbors(alone, distance[0])
+        (copy_of,) = self._neighbors(np.array([copied]), [self._distance(located, i, copied)])
         corrected = bool(self._store.take(CORRECTED, [copied])[0])
         return Explanation(neighbors, shown, voters, parts, copy_of, corrected)
+
+    def _distance(self, located: Located, i: int, position: int) -> float:
+        """Return how far one of some items is from the stored item at a position."""
+        lo = np.array([position])
+        row = cut_rows(located.items.rows, i, i + 1)
+        return float(self._locate(row, 1, lo, lo + 1).distances[0, 0])
 
     def _neighbors(self, found: npt.NDArray[np.int64], distances: Any) -> tuple[Neighbor, ...]:
         names = self.classes_.tolist()

@@ -29,20 +29,16 @@ from tagstream.execution.schedule import FIRST_FIT, delay, next_fit
 from tagstream.execution.threads import ONE_BLAS_THREAD
 from tagstream.labels.read import Labels
 from tagstream.learners.estimator import Change
-from tagstream.learners.neighbors import Located, NeighborClassifier, Positions
+from tagstream.learners.neighbors import Found, Located, NeighborClassifier, Positions
 from tagstream.metric.space import ConvexSpace, Space
 from tagstream.store import changes, lookup
-from tagstream.store.local import LocalStore
 from tagstream.store.protocol import LABELS, ROWS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from tagstream.learners.single import Single
-
 __all__ = ["OML"]
 
-FIRST_SINGLES = 500  # single items that take the way of blocks
 FEW_ROWS = 16  # that are learnt together, up to which a fit is gone on with at each call
 PATIENCE = 4e-3  # seconds of that, for each row
 
@@ -113,8 +109,6 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     True
     """
 
-    _short_way: Single | None = None  # of single items
-    _n_single = 0  # how often one was asked about, or learnt
     _renewal: Renewal | None = None  # the fit of P that is under way
     _n_embedded = 0  # columns that are an embedding
 
@@ -164,7 +158,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         seed = int(check_random_state(self.random_state).randint(2**31))
         self._store, self._belief = self._open_store(), self._new_belief()
         self._embedding = Embedding(SPACES[self.step](self.n_components), seed)
-        self._renewal, self._short_way, self._n_single = None, None, 0
+        self._renewal = None
 
     @property
     def _plain(self) -> bool:
@@ -197,70 +191,52 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         return stop if self._renewal is None else min(stop, self._renewal.at)
 
     def _learn_block(
-        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+        self,
+        rows: Rows,
+        labels: Labels,
+        ids: Sequence[Hashable] | None,
+        seen: int,
+        found: Found | None,
     ) -> None:
-        self._learn_rows(rows, labels, ids, seen)
+        self._learn_rows(rows, labels, ids, seen, found)
         if self._renewal is not None:
             self._renewal.learnt(seen, rows, labels)
             if rows.shape[0] <= FEW_ROWS:  # who learns more waits for all of it at the end
                 self._renewal.run(rows.shape[0] * PATIENCE)
 
     def _learn_rows(
-        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+        self,
+        rows: Rows,
+        labels: Labels,
+        ids: Sequence[Hashable] | None,
+        seen: int,
+        found: Found | None,
     ) -> None:
         store, belief = self._store, self._belief
-        way = self._plain_case(rows, learning=True) if labels.known is None else None
-        if way is not None:
-            way.learn(rows, labels.Y, ids, float(self.step_max))
-            return
         if self._embedding.projection is None:
             items = Items(rows, None, None, inputs_of(None))
             store.append(rows, labels, ids)
         else:
-            made = self._embedding(rows, store.facts.n_labels)
+            made = None if found is None else found.located.embedded
+            if made is None:
+                made = self._embedding(rows, store.facts.n_labels)
             positions = np.arange(len(store), len(store) + rows.shape[0])
             store.append(rows, labels, ids, made.codes)
-            lo, k = (
-                lookup.first_seen(store, positions),
-                1 if belief is None else belief.n_asked(store),
-            )
-            found = None if belief is None else belief.recall(rows, seen)
-            if found is None:
-                found = lookup.nearest_codes(store, made.codes, k, lo, positions)[1]
-            nearest = found[:, 0]
+            lo = lookup.first_seen(store, positions)
+            k = 1 if belief is None else belief.n_asked(store)
+            near = None if belief is None else self._found_before(found, k)
+            if near is None:
+                near = lookup.nearest_codes(store, made.codes, k, lo, positions)[1]
+            nearest = near[:, 0]
             theirs = store.take(LABELS, np.maximum(nearest, 0))
             self._embedding.play(made, labels, theirs, nearest < 0, step_max=self.step_max)
             if belief is not None and belief.lag:
                 ends = np.maximum(positions - belief.lag, lo)
-                found = lookup.nearest_codes(store, made.codes, k, lo, ends)[1]
-            items = Items(rows, found, made.Z, made.inputs)
+                near = lookup.nearest_codes(store, made.codes, k, lo, ends)[1]
+            items = Items(rows, near, made.Z, made.inputs)
         if belief is not None:
-            belief.learn(items, labels, store, seen)
-
-    def _plain_case(self, rows: Rows, *, learning: bool) -> Single | None:
-        """Return the short way, if this is one row and its case.
-
-        Not for the first ones: who asks about a few only shall not wait until it is compiled.
-        """
-        if rows.shape[0] != 1:
-            return None
-        if self._n_single < FIRST_SINGLES:
-            self._n_single += 1
-            return None
-        store, belief, way = self._store, self._belief, self._short_way
-        if way is None or way.store is not store:
-            if belief is None or type(store) is not LocalStore:
-                return None
-            from tagstream.learners.single import Single  # which takes time, and few need it
-
-            way = self._short_way = Single(self._embedding, store, belief)
-        return way if way.ready(learning=learning) else None
-
-    def _next_proba(self, X: Rows) -> npt.NDArray[np.float64]:
-        way = self._plain_case(X, learning=False)
-        if way is None:
-            return super()._next_proba(X)
-        return way.score(X.astype(np.float32, copy=False))
+            looked = None if found is None or rows.shape[0] > 1 else found.looked
+            belief.learn(items, labels, store, seen, looked)
 
     def _stop(self, seen: int) -> None:
         """Have the fit that is under way take effect, or begin the next one."""
@@ -343,7 +319,14 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         made = self._embedding(rows, self._store.facts.n_labels)
         squares, found = lookup.nearest_codes(self._store, made.codes, k, lo, hi)
         items = Items(rows, found, made.Z, made.inputs)
-        return Located(items, squares, self._embedding.space.scale)
+        return Located(items, squares, self._embedding.space.scale, made)
+
+    def _distance(self, located: Located, i: int, position: int) -> float:
+        if located.embedded is None:
+            return super()._distance(located, i, position)
+        lo, code = np.array([position]), located.embedded.codes[i : i + 1]
+        squares = lookup.nearest_codes(self._store, code, 1, lo, lo + 1)[0]
+        return float(located._replace(squares=squares).distances[0, 0])
 
     def _to_weigh(self, located: Located) -> Items:
         # Before there is a metric the head looks for neighbours in scaled columns.

@@ -16,8 +16,6 @@ import scipy.sparse as sp
 
 from tagstream.checks import (
     LARGEST_VALUE,
-    Bools,
-    Bytes,
     Rows,
     expect,
     expect_counts,
@@ -199,39 +197,6 @@ class LocalStore:
         if done < len(self):
             self._contents.append(digests(self.rows.live[done:]))
         return np.array(self._contents.live)
-
-    # ------------------------------------------------------------------ a single dense item
-    @property
-    def plain(self) -> bool:
-        """Whether rows are dense and have codes, all labels are known, and none was corrected."""
-        # Codes in groups are not plain: `arrays` shows only the latest of them.
-        return (
-            self.labels.all_known
-            and not self.corrections.any
-            and self.codes is not None
-            and self.codes.groups is None
-            and type(self.rows) is DenseRows
-        )
-
-    def arrays(self) -> tuple[Singles, Singles, Singles, int, Bytes, Bools]:
-        """Return plain rows, their codes, these as a search reads them, labels, and corrections.
-
-        To be read only, but for what :meth:`make_room` has made.
-        """
-        assert isinstance(self.rows, DenseRows)
-        assert self.codes is not None
-        marks = self.corrections.marks
-        return self.rows.live, self.codes.live, *self.codes.panels, self.labels.yes, marks
-
-    def make_room(self, ids: Sequence[Hashable] | None) -> int:
-        """Make room for one plain example at the end; return where its code is to be packed."""
-        assert isinstance(self.rows, DenseRows)
-        assert self.codes is not None
-        self.names.append(1, ids)
-        self.corrections.append(1)
-        self.rows.make_room()
-        self.labels.make_room()
-        return self.codes.make_room()
 
     # ------------------------------------------------------------------ keep
     def successor(self) -> LocalStore:

@@ -94,10 +94,6 @@ class PackedLabels:
         if self._known is not None:
             self._known.append(_packed_known(labels))
 
-    def make_room(self) -> None:
-        """Make room for one example of which all labels are known."""
-        self._yes.make_room(1)
-
     def write(self, position: int, labels: Labels) -> None:
         """Write the labels of one example anew."""
         self._watch(labels)

@@ -125,11 +125,6 @@ class DenseRows:
             if self._panels.grouped and self._panels.many:
                 self._panels.group(self.live)
 
-    def make_room(self) -> int:
-        """Make room for a row at the end; return where it is to be packed in the panels."""
-        self._rows.make_room(1)
-        return 0 if self._panels is None else self._panels.make_room(1)
-
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest rows."""
         self._rows.drop(n)

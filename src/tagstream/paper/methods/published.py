@@ -23,7 +23,7 @@ from tagstream.core.inputs import inputs_of
 from tagstream.evidence.scoring import Items
 from tagstream.execution.threads import ONE_BLAS_THREAD
 from tagstream.labels.read import Labels
-from tagstream.learners.neighbors import Located, NeighborClassifier, Positions
+from tagstream.learners.neighbors import Found, Located, NeighborClassifier, Positions
 from tagstream.metric import rounds
 from tagstream.metric.space import Space
 from tagstream.store import changes, lookup
@@ -145,7 +145,12 @@ class PublishedOML(NeighborClassifier):
         self._space.settled = True
 
     def _learn_block(
-        self, rows: Rows, labels: Labels, ids: Sequence[Hashable] | None, seen: int
+        self,
+        rows: Rows,
+        labels: Labels,
+        ids: Sequence[Hashable] | None,
+        seen: int,
+        found: Found | None,
     ) -> None:
         store = self._store
         positions = len(store) + np.arange(rows.shape[0])
