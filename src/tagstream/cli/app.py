@@ -12,6 +12,7 @@ import typer.core
 
 from tagstream.cli.benchmark import benchmark, leaderboard
 from tagstream.cli.compare import compare
+from tagstream.cli.connect import github, mcp, paperless
 from tagstream.cli.data import convert, fetch, list_all
 from tagstream.cli.demo import demo
 from tagstream.cli.evaluate import evaluate, report, reproduce
@@ -58,7 +59,7 @@ app = typer.Typer(
 )
 commands: list[Any] = [
     *(demo, learn, predict, explain, correct, forget, refit, inspect, check),
-    *(serve, evaluate, compare, benchmark, leaderboard, reproduce, report),
+    *(serve, mcp, evaluate, compare, benchmark, leaderboard, reproduce, report),
 ]
 for command in commands:
     app.command()(command)
@@ -83,6 +84,10 @@ items_app.command()(show)
 items_app.command()(search)
 items_app.command("export")(export_items)
 app.add_typer(items_app, name="items", help="List, show, search and export stored items.")
+connect_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+connect_app.command()(paperless)
+connect_app.command()(github)
+app.add_typer(connect_app, name="connect", help="Learn from other tools, and suggest there.")
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 data_app.command("list")(list_all)
 data_app.command()(fetch)

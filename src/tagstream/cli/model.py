@@ -85,11 +85,7 @@ def _are_positions(sources: object) -> bool:
 # ---------------------------------------------------------------------- one process at a time
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Hold a model file: nobody else may change it until this is left.
-
-    The lock is on a file beside it, which is removed in the end.  One that a killed process left
-    is free: the system lets go of a lock when its holder dies.
-    """
+    """Hold a model file: nobody else may change it until this is left."""
     from tagstream.files import locks, persist
 
     folder, name = os.path.split(os.path.realpath(path))
@@ -100,23 +96,17 @@ def locked(path: str) -> Iterator[None]:
         )
     if not os.access(folder, os.W_OK):
         raise Failed(f"{path}: the model cannot be saved: {folder} is no directory to write to")
-    place = os.path.join(folder, f".{name}.lock")
-    try:
-        handle = locks.take(place)
-    except BlockingIOError:
-        raise Failed(
-            f"{path}: another process is changing this model; try again when it is done"
-        ) from None
-    except OSError as error:
-        raise Failed(f"{path}: the model cannot be saved: {error.strerror}") from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locks.held(path))
+        except BlockingIOError:
+            raise Failed(
+                f"{path}: another process is changing this model; try again when it is done"
+            ) from None
+        except OSError as error:
+            raise Failed(f"{path}: the model cannot be saved: {error.strerror}") from error
         persist.remove_leftovers(path)
         yield
-    finally:
-        if os.name != "nt":
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(place)
-        os.close(handle)
 
 
 @contextlib.contextmanager

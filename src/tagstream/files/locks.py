@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 
-__all__ = ["lock", "take"]
+__all__ = ["held", "lock", "take"]
 
 _LOCKED_BYTE = 1 << 30  # on Windows, where the locked part of a file cannot be read by others
 
@@ -45,4 +46,28 @@ def take(place: str) -> int:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(place)):
                 return handle
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def held(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a model file: nobody else may change it until this is left.
+
+    The lock is on a file beside it, which is removed in the end.  One that a killed process left
+    is free: the system lets go of a lock when its holder dies.
+
+    Raises
+    ------
+    BlockingIOError
+        Another process holds it.
+    """
+    folder, name = os.path.split(os.path.realpath(path))
+    place = os.path.join(folder, f".{name}.lock")
+    handle = take(place)
+    try:
+        yield
+    finally:
+        if os.name != "nt":
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place)
         os.close(handle)

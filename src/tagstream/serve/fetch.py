@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import http.client
+import io
 import json
 import os
 import socket
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-__all__ = ["Host", "Limits"]
+__all__ = ["Answer", "Host", "Limits"]
 
 PORTS = {"http": 80, "https": 443}
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -50,6 +51,15 @@ class Limits:
     element_bytes: int = 8 << 20
     seconds: float = 600.0
     silence: float = 60.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a host said: status, headers and body."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
 
 
 class Host:
@@ -105,6 +115,22 @@ class Host:
             except (ValueError, RecursionError):
                 raise OSError(f"{self.root}{path} must answer JSON") from None
 
+    def answer(
+        self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None
+    ) -> Answer:
+        """Return an answer of any status.  Only GET follows redirects, and only on this host.
+
+        Raises
+        ------
+        OSError
+            The answer is not whole, is too large or takes too long.
+        """
+        kept = io.BytesIO()
+        status, told = self._exchange(
+            method, path, headers, data, kept, self.limits.answer_bytes, any_status=True
+        )
+        return Answer(status, told, kept.getvalue())
+
     # ------------------------------------------------------------------ one answer
     def _get(
         self,
@@ -114,15 +140,30 @@ class Host:
         kept: IO[bytes],
         most: int,
     ) -> None:
-        """Write an answer to ``kept``, at most so many bytes."""
+        """Write an answer of status 200 to ``kept``, at most so many bytes."""
+        method = "GET" if data is None else "POST"
+        self._exchange(method, path, headers, data, kept, most, any_status=False)
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        kept: IO[bytes],
+        most: int,
+        *,
+        any_status: bool,
+    ) -> tuple[int, http.client.HTTPMessage]:
+        """Write an answer to ``kept``, at most so many bytes; return its status and headers."""
         url = self.root + path
         end = time.monotonic() + self.limits.seconds
         try:
             for _ in range(MAX_REDIRECTS):
-                moved = self._ask(url, headers, data, kept, most, end)
-                if moved is None:
-                    return
-                url = self._same_host(url, moved)
+                status, told = self._ask(method, url, headers, data, kept, most, end, any_status)
+                if status not in REDIRECTS or method != "GET":
+                    return status, told
+                url = self._same_host(url, told.get("Location", ""))
         except (http.client.HTTPException, ValueError) as error:
             # The words of such an error can quote a header, and with it the token.
             raise OSError(f"{url} gave no proper answer ({type(error).__name__})") from None
@@ -130,21 +171,23 @@ class Host:
 
     def _ask(
         self,
+        method: str,
         url: str,
         headers: Mapping[str, str],
         data: bytes | None,
         kept: IO[bytes],
         most: int,
         end: float,
-    ) -> str | None:
-        """Ask once; return where to go instead, if the host says so."""
+        any_status: bool,
+    ) -> tuple[int, http.client.HTTPMessage]:
+        """Ask once; return the status and the headers.  A redirect's body is not read."""
         late = OSError(f"{url} must answer within {self.limits.seconds:g} s")
         with self._connection(end, late) as connection:
-            connection.request("GET" if data is None else "POST", _target(url), data, {**headers})
+            connection.request(method, _target(url), data, {**headers})
             with contextlib.closing(connection.getresponse()) as answer:
-                if answer.status in REDIRECTS and data is None:
-                    return answer.headers.get("Location", "")
-                if answer.status != 200:
+                if answer.status in REDIRECTS and method == "GET":
+                    return answer.status, answer.headers
+                if answer.status != 200 and not any_status:
                     raise OSError(f"{url} answered {answer.status}")
                 n = 0
                 while part := answer.read(READ_BYTES):
@@ -152,7 +195,7 @@ class Host:
                     if n > most:
                         raise OSError(f"{url} must answer at most {most:,} bytes, got more")
                     kept.write(part)
-        return None
+        return answer.status, answer.headers
 
     @contextlib.contextmanager
     def _connection(self, end: float, late: OSError) -> Iterator[http.client.HTTPConnection]:
@@ -205,7 +248,7 @@ class Host:
             scheme, name, port = _origin(there)
             raise OSError(
                 f"{self.root} redirects to {scheme}://{name}:{port}, which was not followed; "
-                "if that is the right address, set it as the address of Label Studio"
+                "if that is the right address, give it instead"
             )
         return there
 
