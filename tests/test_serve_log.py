@@ -189,15 +189,16 @@ def test_a_kind_that_is_not_known_stops_the_start_and_loses_nothing(tmp_path, ca
     with Service(tmp_path, FakeTagger) as service:
         learn(service, item("1", "t", "a"))
         with service.log.transaction():
-            service.log.append(Event("declare", "k", {"tag": "sea", "about": "water"}))
+            service.log.append(Event("of a later version", "k", {"tag": "sea", "about": "water"}))
     path = tmp_path / "events.db"
     before = path.read_bytes()
-    with pytest.raises(OSError, match="kind 'declare' at position 2, which this version does not"):
+    words = "kind 'of a later version' at position 2, which this version does not"
+    with pytest.raises(OSError, match=words):
         Service(tmp_path, FakeTagger)
     assert path.read_bytes() == before
     assert cli.main(["log", "export", str(tmp_path)]) == 0
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert told[1] == {"event": "declare", "tag": "sea", "about": "water"}
+    assert told[1] == {"event": "of a later version", "tag": "sea", "about": "water"}
 
 
 def test_every_change_of_a_tagger_is_a_kind_of_event():
