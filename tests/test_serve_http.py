@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 from fake_tagger import FakeTagger
 from serving import serving
 from tagstream import OML
-from tagstream.serve import app as module
 from tagstream.serve import gate, schema, writer
 from tagstream.serve.app import create_app, roles_of
 from tagstream.serve.example import example_changes
+from tagstream.serve.routes import desk
 from tagstream.serve.run import JsonLines, address, check_host
 from tagstream.serve.tokens import Tokens
 from tagstream.serve.writer import Change, Service
@@ -36,17 +36,19 @@ from tagstream.tagger import Tagger
 
 # What each route needs; docs/service.md has the same table.
 ROLES = {
-    "open": """GET / GET /docs GET /page/app.css GET /page/app.js GET /page/docs.js
-        GET /page/icon.svg GET /health/live GET /health/ready""",
+    "open": """GET / GET /docs GET /page/{file} GET /health/live GET /health/ready""",
     "read": """POST /v1/suggest POST /v1/explain GET /v1/items GET /v1/tags GET /v1/next
         GET /v1/items/{id} GET /v1/items/{id}/history GET /v1/people
-        GET /v1/review GET /v1/candidates GET /v1/promises
+        GET /v1/me GET /v1/undo GET /v1/exclusive GET /v1/quarantine GET /v1/events
+        POST /v1/tags/merge/preview GET /v1/review GET /v1/candidates GET /v1/promises
         GET /v1/tags/similar GET /v1/tags/health GET /v1/duplicates
         GET /v1/progress GET /v1/info GET /metrics GET /openapi.json""",
     "write": """POST /v1/learn POST /v1/forget POST /v1/pool POST /v1/pool/remove GET /ls GET /ls/
         POST /v1/candidates POST /v1/apply POST /v1/lease POST /v1/lease/release
+        POST /v1/undo POST /v1/skip POST /v1/items/tags
         GET /ls/health GET /ls/versions POST /ls/setup POST /ls/predict POST /ls/webhook""",
-    "admin": """POST /v1/tags/declare POST /v1/tags/describe POST /v1/tags/rename
+    "admin": """GET /v1/tokens POST /v1/tokens POST /v1/tokens/revoke
+        POST /v1/tags/declare POST /v1/tags/describe POST /v1/tags/rename
         POST /v1/tags/merge POST /v1/tags/remove POST /v1/refit
         POST /v1/tags/exclusive POST /v1/tags/promise
         POST /v1/snapshot POST /v1/label-studio/pull""",
@@ -173,7 +175,7 @@ def test_forget_and_tags(client):
     assert client.post("/v1/tags/merge", json=merged).json() == {
         "n": 0,
         "duplicates": 1,
-        "position": 5,
+        "position": 6,
     }
     renamed = {"old": "python", "new": "snake"}
     assert client.post("/v1/tags/rename", json=renamed).json()["n"] == 1
@@ -210,7 +212,7 @@ def test_tags_are_declared_and_described(tmp_path):
 def test_info_progress_snapshot_and_metrics(client, tmp_path):
     learn(client, item("1", "sort a list", "python"), item("2", "sort a list now", "python"))
     info = client.get("/v1/info").json()
-    assert (info["n_items"], info["position"], info["n_tags"]) == (2, 2, 1)
+    assert (info["n_items"], info["position"], info["n_tags"]) == (2, 3, 1)
     assert info["model_version"].endswith("+2")
     assert client.get("/v1/progress").json()["curve"][-1]["position"] == 2
     assert client.post("/v1/snapshot").json()["position"] == 2
@@ -437,7 +439,7 @@ def test_a_full_queue_says_when_to_come_again(client, monkeypatch):
     answer = client.post("/v1/learn", json={"items": [item("1", "a"), item("2", "b")]})
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) >= 0
-    monkeypatch.setattr(module, "MAX_WAITING", 0)
+    monkeypatch.setattr(desk, "MAX_WAITING", 0)
     assert client.post("/v1/suggest", json={"items": [{"text": "a"}]}).status_code == 429
 
 
@@ -509,7 +511,8 @@ def test_roles(tmp_path):
             for role in order:
                 headers = {"Authorization": f"Bearer {secrets[role]}"} if role in secrets else {}
                 body = None if method == "GET" else bodies.get(path, {})
-                status = client.request(method, path, json=body, headers=headers).status_code
+                with client.stream(method, path, json=body, headers=headers) as answer:
+                    status = answer.status_code
                 if order.index(role) >= order.index(needed):
                     assert status not in (401, 403, 500), path
                 else:

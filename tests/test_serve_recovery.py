@@ -425,7 +425,7 @@ def close(service, usual=writer.Service.close):
     closed.append(service)
     usual(service)
 
-writer._usual_tagger, writer.REPLAY_ITEMS, writer.Service.close = lambda: Slow, 1, close
+writer.usual_tagger, writer.REPLAY_ITEMS, writer.Service.close = lambda: Slow, 1, close
 atexit.register(print, "taken apart")
 sys.exit(cli.main(["serve", sys.argv[1], "--port", "0"]))
 """

@@ -241,7 +241,7 @@ def retry(
     An event is quarantined if the tagger failed on it. /health/ready of the service and its log
     say which ones are. Stop the service first: it holds the log.
     """
-    from tagstream.serve.writer import retry as append
+    from tagstream.serve.retry import retry as append
 
     new = append(folder, position)
     say(f"event {position} is appended as event {new}; the next start of the service learns it")

@@ -123,12 +123,14 @@ class Door(socket.socket):
         self._of_address: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()  # of forwarded addresses
         self._told: dict[str, tuple[float, int]] = {}
+        self.on_close: Callable[[], None] = lambda: None
         self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
 
     def close(self) -> None:
         """Stop listening."""
         super().close()
         self._drop_spare()
+        self.on_close()
 
     # ------------------------------------------------------------------ coming in
     def accept(self) -> tuple[socket.socket, Any]:

@@ -13,7 +13,7 @@ from tagstream.serve.kinds import KINDS
 from tagstream.serve.log import EventLog
 from tagstream.serve.names import TagNames
 
-__all__ = ["items_now"]
+__all__ = ["items_now", "items_of_model"]
 
 
 def items_now(folder: Path, log: EventLog) -> Iterator[dict[str, Any] | None]:
@@ -28,7 +28,7 @@ def items_now(folder: Path, log: EventLog) -> Iterator[dict[str, Any] | None]:
     base = folder / "base.tgs"
     if base.exists():
         changed = log.changed_items()
-        for name, item in _items_of(base):
+        for name, item in items_of_model(base):
             if name not in changed:
                 yield None if item is None else {**item, "y": names.now(item["y"], 0)}
     for event in log.states():
@@ -40,7 +40,7 @@ def items_now(folder: Path, log: EventLog) -> Iterator[dict[str, Any] | None]:
         yield state
 
 
-def _items_of(path: Path) -> Iterator[tuple[Any, dict[str, Any] | None]]:
+def items_of_model(path: Path) -> Iterator[tuple[Any, dict[str, Any] | None]]:
     """Yield the ids of the items of a model file, each with what is kept of the item."""
     learner: Any
     learner, extra = persist.load_with_extra(path)

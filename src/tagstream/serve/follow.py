@@ -17,6 +17,7 @@ import sqlite3
 from concurrent.futures import Future
 from pathlib import Path
 
+from tagstream.serve.index import Index
 from tagstream.serve.kinds import check_known
 from tagstream.serve.log import Event, EventLog
 from tagstream.serve.progress import KEPT, Progress
@@ -81,6 +82,7 @@ class Follower(Service):
 
     def _open_folder(self, model: Path | None) -> None:
         self.snapshots = Snapshots(self.folder, read_only=True)
+        self.index = Index(self.folder / "search.db", read_only=True)
         self._open_log()
 
     def _open_log(self) -> None:

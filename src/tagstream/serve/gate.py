@@ -10,16 +10,16 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import json
 import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from tagstream.serve.door import Door
+from tagstream.serve.problems import error_body
 from tagstream.serve.tokens import ORIGIN, PREFIX, Token, Tokens
 
 __all__ = ["HEADERS", "Gate", "is_loopback"]
@@ -98,6 +98,8 @@ class Gate:
         Called with method, route, status and seconds of each request.
     door : Door, optional
         Where connections come in; it is told of requests.
+    streamed : mapping of (method, path) to types, optional
+        Bodies of these types may be of any size; the route reads them as they come.
     """
 
     def __init__(
@@ -110,7 +112,9 @@ class Gate:
         seconds: float,
         count: Callable[[str, str, int, float], None],
         door: Door | None = None,
+        streamed: Mapping[tuple[str, str], Collection[str]] | None = None,
     ) -> None:
+        self.streamed = streamed or {}
         self.app, self.tokens, self.roles = app, tokens, roles
         self.is_open, self.max_body, self.seconds = is_open, max_body, seconds
         self.count, self.door = count, door
@@ -148,6 +152,7 @@ class Gate:
         is_good = _REQUEST_ID.match(given) and PREFIX not in given
         request_id = given if is_good else uuid.uuid4().hex
         status = 0
+        accept = headers.get("accept", "")
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -168,16 +173,21 @@ class Gate:
                 raise _Stop(429, "too many requests of one address", **{"retry-after": "1"})
             role = self._role(scope["method"], scope["path"])
             who = self._admit(scope, headers, secret, role)
-            body = b"" if role is None else await self._body(scope, headers, receive)
             is_page = headers.get("x-tagstream-source") == "page"
             ORIGIN.set(("local" if who == "-" else who, "page" if is_page else "http"))
-            await self.app(scope, _replay(body, receive), answer)
+            if role is not None and self._is_streamed(scope, headers):
+                await self.app(scope, self._patient(receive), answer)
+            else:
+                body = b"" if role is None else await self._body(scope, headers, receive)
+                await self.app(scope, _replay(body, receive), answer)
         except _Stop as stop:
-            await _send_error(answer, stop)
+            await _send_error(answer, stop, accept)
         except Exception:
             logger.exception("a request failed", extra={"request_id": request_id})
             if status == 0:
-                await _send_error(answer, _Stop(500, "something went wrong; it is in the log"))
+                await _send_error(
+                    answer, _Stop(500, "something went wrong; it is in the log"), accept
+                )
         finally:
             seconds = time.perf_counter() - start
             route = getattr(scope.get("route"), "path", None)
@@ -279,10 +289,31 @@ class Gate:
             body = await asyncio.wait_for(self._read(receive), self.seconds)
         except (TimeoutError, asyncio.TimeoutError):
             raise _Stop(408, f"the body must come within {self.seconds:g} s") from None
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = _kind_of(headers)
         if body and kind != "application/json":
             raise _Stop(415, f"Content-Type must be application/json, got {kind!r}", "Content-Type")
         return body
+
+    def _is_streamed(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        return _kind_of(headers) in self.streamed.get((scope["method"], scope["path"]), ())
+
+    def _patient(self, receive: Receive) -> Receive:
+        """Return a body that may be long, and each part of which must come in time."""
+        is_done = False
+
+        async def part() -> Message:
+            nonlocal is_done
+            if is_done:
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), self.seconds)
+            except (TimeoutError, asyncio.TimeoutError):
+                words = f"each part of the body must come within {self.seconds:g} s"
+                raise _Stop(408, words) from None
+            is_done = not message.get("more_body")
+            return message
+
+        return part
 
     async def _read(self, receive: Receive) -> bytes:
         parts: list[bytes] = []
@@ -299,6 +330,10 @@ class Gate:
                 return b"".join(parts)
 
 
+def _kind_of(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def _replay(body: bytes, receive: Receive) -> Receive:
     told = False
 
@@ -312,12 +347,10 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _send_error(send: Send, stop: _Stop) -> None:
-    content: dict[str, Any] = {"error": stop.message}
-    if stop.field:
-        content["field"] = stop.field
-    body = json.dumps(content).encode()
-    fields = {"content-type": "application/json", "content-length": str(len(body)), **stop.headers}
+async def _send_error(send: Send, stop: _Stop, accept: str) -> None:
+    more = {"field": stop.field} if stop.field else {}
+    body, kind = error_body(accept, stop.status, stop.message, more)
+    fields = {"content-type": kind, "content-length": str(len(body)), **stop.headers}
     headers = [(name.encode(), value.encode()) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": stop.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

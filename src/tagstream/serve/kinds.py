@@ -28,9 +28,9 @@ class Kind:
     ----------
     changes : bool
         Whether it changes the tagger.  Only such events are exported.
-    item : "", "sets" or "drops"
-        Whether ``body["id"]`` names an item: one whose newest state this event is, or one that is
-        gone after it.
+    item : "", "sets", "drops" or "notes"
+        Whether ``body["id"]`` names an item: one whose newest state this event is, one that is
+        gone after it, or one of which it only keeps something.
     moves : callable
         Returns for the body of an event which tags it renames: old name to new name, or to None
         for a tag that is removed.
@@ -39,7 +39,7 @@ class Kind:
     """
 
     changes: bool = True
-    item: Literal["", "sets", "drops"] = ""
+    item: Literal["", "sets", "drops", "notes"] = ""
     moves: Callable[[Mapping[str, Any]], dict[str, str | None]] = _moves_nothing
     voids: bool = False
 
@@ -62,6 +62,12 @@ KINDS: dict[str, Kind] = {
     "quarantine": Kind(changes=False, voids=True),
     # The tagger did not take an event, for a reason that concerns whoever sent it.
     "reject": Kind(changes=False, voids=True),
+    # What the model of the beginning knew of an item, before its first change.
+    "began": Kind(changes=False, item="notes"),
+    # The events from body["first"] to body["last"] are one change, which is undone as one.
+    "together": Kind(changes=False),
+    # The events of body["of"] were taken back by those of body["by"]: first and last position each.
+    "undo": Kind(changes=False),
     # Events from body["first"] to body["last"] are lost.  Its position is that of the last one.
     "gap": Kind(changes=False),
 }

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Lease", "Leases"]
+__all__ = ["Lease", "Leases", "Skipped"]
 
 SECONDS = 300.0
 MOST = 100_000  # leases at a time; beyond that the oldest ends
@@ -34,6 +34,35 @@ class Lease:
     who: str
     tab: str
     until: float
+
+
+class Skipped:
+    """Which items each person leaves to others.  In memory only; any thread may call.
+
+    Examples
+    --------
+    >>> skipped = Skipped()
+    >>> skipped.add("anna", "7"); skipped.of("anna"), skipped.of("ben")
+    ({'7'}, set())
+    """
+
+    def __init__(self) -> None:
+        self._items: dict[str, dict[str, None]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, who: str, item: str) -> None:
+        """Let an item come last for a person; of very many the oldest is forgotten."""
+        with self._lock:
+            items = self._items.setdefault(who, {})
+            items.pop(item, None)
+            items[item] = None
+            if len(items) > MOST:
+                del items[next(iter(items))]
+
+    def of(self, who: str) -> set[str]:
+        """Return the items that a person has skipped."""
+        with self._lock:
+            return {*self._items.get(who, ())}
 
 
 class Leases:

@@ -42,6 +42,8 @@ __all__ = ["SCHEMA", "Damaged", "Event", "EventLog", "LogFull", "Row", "connect"
 SCHEMA = 2
 # A second process that only reads (an export) may hold the database for a moment.
 BUSY_SECONDS = 10.0
+# A change can be undone as long as it is among the last so many events.
+UNDONE = 100_000
 # The digest before the first group.
 GENESIS = b"tagstream log, schema 2"
 
@@ -113,7 +115,10 @@ class Row(NamedTuple):
 
 _N = len(Row._fields)
 _EVENTS = f"SELECT {', '.join(f'e.{name}' for name in Row._fields)}, e.checksum, v.kind, v.why FROM"
+_VALID = "e.refused IS NULL AND v.position IS NULL"
 _VOIDED = "LEFT JOIN voided v ON v.position = e.position"
+_NOTES = ", ".join(f"'{name}'" for name, kind in KINDS.items() if kind.item == "notes")
+_CHANGES_ITEM = f"e.kind NOT IN ({_NOTES})"
 _STATES = f"{_EVENTS} items i JOIN events e ON e.position = i.position {_VOIDED}"
 _EVENTS = f"{_EVENTS} events e {_VOIDED}"
 
@@ -432,6 +437,11 @@ class EventLog:
         ).fetchone()
         return GENESIS if found is None else found[0] or b""
 
+    def digest_at(self, position: int) -> bytes:
+        """Return the digest of the group that ends at a position; empty if there is none."""
+        found = self._fetch("SELECT digest FROM events WHERE position = ?", (position,), own=False)
+        return b"" if not found else found[0][0] or b""
+
     def close(self) -> None:
         """Close the database; what was committed is in one file then."""
         self._close_readers()
@@ -501,7 +511,7 @@ class EventLog:
         self.position = row.position
         if event.does.voids:
             self._void(event.body["position"], event.kind, event.body["why"])
-        elif event.does.item and event.refused is None:
+        elif event.does.item in ("sets", "drops") and event.refused is None:
             self._connection.execute("DELETE FROM items WHERE id = ?", (event.item,))
             if event.does.item == "sets":
                 at = (event.item, row.position)
@@ -521,7 +531,7 @@ class EventLog:
         run("DELETE FROM items WHERE id = ?", (item,))
         before = run(
             "SELECT e.position, e.kind FROM events e LEFT JOIN voided v ON v.position = e.position "
-            "WHERE e.item = ? AND e.refused IS NULL AND v.position IS NULL "
+            f"WHERE e.item = ? AND {_CHANGES_ITEM} AND e.refused IS NULL AND v.position IS NULL "
             "ORDER BY e.position DESC LIMIT 1",
             (item,),
         ).fetchone()
@@ -566,11 +576,19 @@ class EventLog:
         return n
 
     def tidy_pool(self) -> None:
-        """Drop items that have their tags, inside a transaction.
+        """Drop items that have had their tags for long, inside a transaction.
 
-        Every event before this transaction must be learnt or voided.
+        Others are kept aside, for whoever takes the tags back.
         """
-        self._connection.execute("DELETE FROM pool WHERE taken IS NOT NULL")
+        self._connection.execute("DELETE FROM pool WHERE taken < ?", (self.position - UNDONE,))
+
+    def wait_again(self, first: int, last: int) -> list[tuple[str, dict[str, Any]]]:
+        """Put the items back in the pool that some events took from it, inside a transaction."""
+        where = "WHERE taken BETWEEN ? AND ?"
+        run = self._connection.execute
+        rows = run(f"SELECT id, body FROM pool {where}", (first, last)).fetchall()
+        run(f"UPDATE pool SET taken = NULL {where}", (first, last))
+        return [(name, json.loads(body)) for name, body in rows]
 
     # ------------------------------------------------------------------ reading
     def _reader(self) -> sqlite3.Connection:
@@ -713,6 +731,52 @@ class EventLog:
             own=False,
         )
         return [*self._whole(reversed(rows))]
+
+    def between(self, first: int, last: int, own: bool = True) -> list[Event]:
+        """Return the events of some positions that were not refused, in order."""
+        where = f"{_EVENTS} WHERE {_VALID} AND e.position BETWEEN ? AND ? ORDER BY e.position"
+        return [*self._whole(self._fetch(where, (first, last), own))]
+
+    def state_before(self, item: str, position: int) -> Event | None:
+        """Return the last event before a position that says how an item was (writer only)."""
+        where = (
+            "e.item = ? AND e.position < ? AND e.kind != 'answer' ORDER BY e.position DESC LIMIT 1"
+        )
+        return next(iter(self._own(where, (item, position))), None)
+
+    def changes_after(self, item: str, position: int) -> list[Event]:
+        """Return the events after a position that change an item (writer only)."""
+        where = f"e.item = ? AND e.position > ? AND {_CHANGES_ITEM} ORDER BY e.position"
+        return self._own(where, (item, position))
+
+    def made_by(self, who: str, before: int, n: int) -> list[Event]:
+        """Return the last ``n`` events of a person below a position, newest first.
+
+        Only the last :data:`UNDONE` positions are looked at.
+        """
+        where = "e.who = ? AND e.position < ? AND e.position > ? ORDER BY e.position DESC LIMIT ?"
+        values = (who, before, self.position - UNDONE, n)
+        rows = self._fetch(f"{_EVENTS} WHERE {_VALID} AND {where}", values, own=False)
+        return [*self._whole(rows)]
+
+    def _own(self, where: str, values: tuple[Any, ...]) -> list[Event]:
+        """Return the events that were not refused, also those that are not committed yet."""
+        return [
+            *self._whole(self._fetch(f"{_EVENTS} WHERE {_VALID} AND {where}", values, own=True))
+        ]
+
+    def items_since(self, position: int, n: int) -> list[tuple[int, str, str, str, str]]:
+        """Return the last events about items after a position: position, kind, item, who, source.
+
+        The newest comes first.
+        """
+        return self._fetch(
+            f"SELECT e.position, e.kind, e.item, e.who, e.source FROM events e {_VOIDED} WHERE "
+            f"e.position > ? AND e.item IS NOT NULL AND e.kind != 'began' AND {_VALID} "
+            "ORDER BY e.position DESC LIMIT ?",
+            (position, n),
+            own=False,
+        )
 
     def people(self) -> list[tuple[str, int, float]]:
         """Return who made changes, how many items each has tagged, and when the last time."""

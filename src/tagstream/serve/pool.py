@@ -106,6 +106,15 @@ class Pool:
     def __len__(self) -> int:
         return len(self._items)
 
+    def get(self, name: str) -> dict[str, Any] | None:
+        """Return an item that waits, if it does."""
+        return self._items.get(name)
+
+    def all(self) -> dict[str, dict[str, Any]]:
+        """Return all items that wait."""
+        with self._lock:
+            return dict(self._items)
+
     def put(self, items: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Add items, or replace those that are there."""
         with self._lock:

@@ -220,6 +220,44 @@ class ForgetRequest(_Request):
         return self
 
 
+class UndoRequest(_Request):
+    """Which of your changes to take back; without a position your last one."""
+
+    position: Annotated[int, Field(ge=1, le=1 << 62)] | None = None
+    key: Key | None = None
+
+
+class RetagRequest(_Request):
+    """Stored items, with tags that each of them gets and loses."""
+
+    ids: Annotated[list[Identifier], Field(min_length=1, max_length=MAX_ITEMS)]
+    add: Tags = []
+    remove: Tags = []
+    key: Key | None = None
+
+    @model_validator(mode="after")
+    def _some_tags(self) -> RetagRequest:
+        if not self.add and not self.remove:
+            raise ValueError("must have tags in add or in remove")
+        both = {*self.add} & {*self.remove}
+        if both:
+            raise ValueError(f"must not have a tag in add and in remove, got {min(both)!r}")
+        return self
+
+
+class TokenRequest(_Request):
+    """A person and what this person may do."""
+
+    name: Annotated[Name, Field(max_length=100)]
+    role: Literal["read", "write", "admin"] = "write"
+
+
+class RevokeRequest(_Request):
+    """Whose token is taken back."""
+
+    name: Name
+
+
 class LeaseRequest(_Request):
     """An item that somebody is tagging now."""
 

@@ -11,6 +11,7 @@ import hmac
 import json
 import os
 import secrets
+import threading
 import time
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
@@ -74,6 +75,7 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lock = threading.RLock()  # for who looks first and changes then
         self._stamp: tuple[int, int, int] | None = None
         self._tokens: tuple[Token, ...] = ()
 

@@ -18,7 +18,7 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from tagstream.serve.knows import drifting
+from tagstream.serve.routes.knows import drifting
 from tagstream.serve.writer import Service
 
 __all__ = ["DriftWatch", "Webhook"]

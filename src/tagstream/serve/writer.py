@@ -15,50 +15,62 @@ that of a run without interruption.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import math
-import os
-import shutil
 import sqlite3
 import threading
 import time
-import uuid
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-from tagstream.files import locks
-from tagstream.knows.next_items import is_random
+from tagstream.serve.changes import Busy, Change, Closed, Conflict, Done, Held, Refused
+from tagstream.serve.export import items_of_model
+from tagstream.serve.folder import keep_base, lock_folder, loss_words, remove_leftovers
+from tagstream.serve.index import Index
 from tagstream.serve.kinds import KINDS
-from tagstream.serve.leases import Leases
+from tagstream.serve.leases import Leases, Skipped
 from tagstream.serve.log import Event, EventLog, LogFull
 from tagstream.serve.names import TagNames
+from tagstream.serve.planning import Plan, Planner
 from tagstream.serve.pool import Pool
-from tagstream.serve.progress import KEPT, Outcome, Progress
-from tagstream.serve.recovery import Loss, open_log, remove_copy
+from tagstream.serve.progress import KEPT, Progress
+from tagstream.serve.recovery import open_log, remove_copy
+from tagstream.serve.replay import (
+    apply_events,
+    error_words,
+    failure_words,
+    is_checked,
+    is_refusal,
+    outcomes,
+    record_of,
+    try_events,
+)
 from tagstream.serve.snapshots import Snapshots
-from tagstream.serve.tokens import ORIGIN
+from tagstream.serve.taggers import Tagger, TaggerType, View, usual_tagger
+from tagstream.serve.undo import Spans
 from tagstream.tagger import warm_up
 
 __all__ = [
     "Busy",
     "Change",
     "Closed",
+    "Conflict",
     "Done",
     "Held",
     "Published",
     "Refused",
     "Service",
+    "TaggerType",
+    "View",
     "apply_events",
-    "retry",
+    "blocks",
+    "outcomes",
+    "try_events",
 ]
 
 # A group is answered together, so a larger one makes its first change wait longer.
@@ -67,8 +79,6 @@ GROUP_ITEMS = 256
 QUEUE_ITEMS = 10_000
 SNAPSHOT_EVENTS = 10_000
 REPLAY_ITEMS = 512
-# One item in so many whose tags were applied without asking is offered to a person.
-CHECKED = 20
 # If more events than this fail in one replay, the machine or the version is to blame, not they.
 MOST_FAILED = 20
 # How long an end waits for a replay, which may be in the middle of a long fit.
@@ -77,159 +87,12 @@ LEAVE_SECONDS = 0.2
 logger = logging.getLogger(__name__)
 
 
-class Refused(ValueError):
-    """The change cannot be made; nothing was changed.
-
-    Attributes
-    ----------
-    field : str
-        What of the request is wrong.
-    status : int
-        The HTTP status that says so.
-    """
-
-    def __init__(self, message: str, field: str = "", status: int = 422) -> None:
-        super().__init__(message)
-        self.field = field
-        self.status = status
-
-
-class Conflict(Refused):
-    """Somebody else has changed the item since; nothing was changed.
-
-    Attributes
-    ----------
-    item : str
-        Which item.
-    """
-
-    def __init__(self, item: str, version: int, now: int) -> None:
-        super().__init__(
-            f"version of item {item!r} must be {now}, got {version}: "
-            "somebody has changed the item since",
-            "version",
-            409,
-        )
-        self.item = item
-
-
-class Busy(Exception):
-    """Too much waits; try again after ``retry_after`` seconds."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"too many changes wait; try again in {retry_after} s")
-        self.retry_after = retry_after
-
-
-class Closed(Exception):
-    """The service is starting, stopping, or has failed."""
-
-
-class Held(Closed):
-    """The service answers questions and takes no changes, until somebody decides."""
-
-
 class _Stopped(Exception):
     """The service is to end while it is starting."""
 
 
 class _TooManyFailed(Exception):
     """So many events fail in a replay that it cannot be their fault."""
-
-
-class View(Protocol):
-    """What readers need of a tagger: an unchanging picture of it."""
-
-    @property
-    def tags(self) -> list[str]:
-        """All tags."""
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many items have each."""
-
-    @property
-    def descriptions(self) -> dict[str, str]:
-        """What is said about tags."""
-
-    @property
-    def n_items(self) -> int:
-        """How many items were learnt."""
-
-    def suggest(
-        self, records: Any, top: int | None = None, decide: Any = None, *, next: bool = False
-    ) -> Any:
-        """Return suggestions."""
-
-    def explain(self, record: Any, *, next: bool = False) -> Any:
-        """Return why."""
-
-
-class Tagger(Protocol):
-    """What the writer needs of a tagger."""
-
-    learner: Any
-
-    def learn(self, records: Any) -> Any:
-        """Learn records."""
-
-    def change(self, event: str, **what: Any) -> None:
-        """Forget an item; rename, merge or remove tags."""
-
-    def save(self, path: Any) -> None:
-        """Save to a file, as a whole or not at all."""
-
-    def view(self) -> View:
-        """Return an unchanging picture."""
-
-
-class TaggerType(Protocol):
-    """A class of taggers."""
-
-    def __call__(self) -> Tagger:
-        """Return an empty tagger."""
-
-    def open(self, path: Any) -> Tagger:
-        """Return the tagger of a file."""
-
-
-@dataclass
-class Change:
-    """What is asked of the writer.
-
-    Attributes
-    ----------
-    kind : str
-        A kind of event; or ``pool``, ``unpool``, ``snapshot``, which change no model.
-    bodies : list of dict
-        One for each event.
-    keys : list of (str or None)
-        The keys of the events; None where the caller gave none.
-    versions : list of (int or None)
-        The versions of the items that the caller has seen; None where it does not matter.  Empty
-        if it does not matter anywhere.
-    done : Future
-        Set when the change is durable, learnt and published.
-    who, source : str
-        Who makes it and what it came through; by default those of the request under way.
-    """
-
-    kind: str
-    bodies: list[dict[str, Any]]
-    keys: list[str | None]
-    versions: list[int | None] = field(default_factory=list)
-    done: Future[Done] = field(default_factory=Future)
-    who: str = field(default_factory=lambda: ORIGIN.get()[0])
-    source: str = field(default_factory=lambda: ORIGIN.get()[1])
-
-
-@dataclass(frozen=True)
-class Done:
-    """The answer to a change: events written, events that were there already, last position."""
-
-    n: int
-    duplicates: int
-    position: int
 
 
 @dataclass(frozen=True)
@@ -248,16 +111,6 @@ class Published:
     view: View
     position: int
     n_items: int
-
-
-@dataclass
-class _Plan:
-    """The events that a change would write, and which of them are new items."""
-
-    change: Change
-    events: list[Event] = field(default_factory=list)
-    is_new: list[bool] = field(default_factory=list)
-    duplicates: int = 0
 
 
 class Service:
@@ -308,13 +161,16 @@ class Service:
         self.progress = Progress()
         self.pool = Pool()
         self.leases = Leases()
+        self.skipped = Skipped()
+        self.on_change: Callable[[], None] = lambda: None
         self.first: list[Change] = []
         self.on_failure: Callable[[], None] = lambda: None
-        self._type: TaggerType = tagger if tagger is not None else _usual_tagger()
+        self._type: TaggerType = tagger if tagger is not None else usual_tagger()
         self.snapshots = Snapshots(folder)
         self.log: EventLog
         self.held = ""
         self.n_lost = 0
+        self.index = Index(folder / "search.db")
         self._open_folder(model)
         self.published: Published | None = None
         self.failure: BaseException | None = None
@@ -325,6 +181,8 @@ class Service:
         self.replayed = 0
         self.doing = "starting"
         self.names = TagNames()
+        self.spans = Spans()
+        self.plans = Planner(self)
         self._tagger: Tagger
         self._snapshot_at = 0
         self._unmarked: dict[int, Exception] = {}  # failed events that the log does not void yet
@@ -339,17 +197,17 @@ class Service:
 
     def _open_folder(self, model: Path | None) -> None:
         self.snapshots.folder.mkdir(parents=True, exist_ok=True)
-        self._lock_file = _lock(self.folder)
+        self._lock_file = lock_folder(self.folder)
         try:
-            self._remove_leftovers()
-            self._keep_base(model)
+            remove_leftovers(self.folder, self.snapshots)
+            keep_base(self.folder, model, self._type)
             known = self.snapshots.last_known()
             self.log, losses = open_log(self.folder / "events.db", known, self.accept_loss)
         except BaseException:
             self._lock_file.close()
             raise
         if losses:
-            self.held = _loss_words(losses)
+            self.held = loss_words(losses)
             logger.error("%s", self.held)
 
     # ------------------------------------------------------------------ life
@@ -392,6 +250,7 @@ class Service:
         self._release()
 
     def _release(self) -> None:
+        self.index.close()
         self.log.close()
         if self.log.path != self.folder / "events.db":
             remove_copy(self.folder / "events.db")
@@ -416,6 +275,11 @@ class Service:
         if published is None:
             raise Closed("the service is starting")
         return published
+
+    @property
+    def learner(self) -> Any:
+        """The learner of the tagger; for the writer's thread only."""
+        return self._tagger.learner
 
     @property
     def n_behind(self) -> int:
@@ -477,28 +341,21 @@ class Service:
 
         Of an item that came with a model the text must be kept.  None if there is no such item.
         """
-        newest = self.log.newest(name)
+        return self.state_now(name, self.log.newest(name))
+
+    def state_now(self, name: str, newest: Event | None) -> dict[str, Any] | None:
+        """Return the same, where the newest event of the item is known."""
         if newest is not None:
-            return self._state(newest) if newest.kind == "learn" else None
+            return self.state(newest) if newest.kind == "learn" else None
         kept = getattr(self.read().view, "stored", lambda _: None)(name)
         return None if kept is None else {"id": name, **kept}
 
-    def _state(self, event: Event) -> dict[str, Any]:
+    def state(self, event: Event) -> dict[str, Any]:
+        """Return the body of an event about an item, tags by their present names."""
         state = dict(event.body)
         for key in {"y", "no"} & state.keys() if event.position else ():
             state[key] = self.names.now(state[key], event.position)
         return state
-
-    def _with_tags(self, body: dict[str, Any], newest: Event | None) -> dict[str, Any]:
-        """Return a body that only refuses tags with the tags that its item has, if it has some."""
-        if newest is None or "y" in body:
-            return body
-        state = self._state(newest)
-        if "y" not in state or _record(state) != _record(body):
-            return body
-        tags = [tag for tag in state["y"] if tag not in body["no"]]
-        no = [*dict.fromkeys([*state.get("no", ()), *body["no"]])]
-        return {**state, "y": tags, "no": no}
 
     # ------------------------------------------------------------------ the thread
     def _work(self) -> None:
@@ -594,7 +451,7 @@ class Service:
         elif isinstance(error, OSError):
             change.done.set_exception(LogFull(f"the snapshot cannot be written: {error}"))
         else:
-            words = f"the snapshot cannot be written: {_words(error)}; nothing else is changed"
+            words = f"the snapshot cannot be written: {error_words(error)}; nothing else is changed"
             change.done.set_exception(Refused(words, status=500))
 
     def _do_pool(self, change: Change) -> None:
@@ -603,16 +460,21 @@ class Service:
             with self.log.transaction():
                 n = self.log.take_from_pool(ids)
             self.pool.take(ids)
+            self._index([], ids)
         else:
             try:
                 self._check_fit([body["item"] for body in change.bodies])
             except Exception as error:  # whatever it is, it concerns this change only
                 change.done.set_exception(error)
                 return
-            items = [(b["id"], b["item"]) for b in change.bodies if not self._is_known(b["id"])]
+            items = [
+                (b["id"], b["item"]) for b in change.bodies if not self.plans.is_known(b["id"])
+            ]
             with self.log.transaction():
                 n = self.log.put_in_pool(items)
             self.pool.put(items)
+            self._index([], [name for name, _ in items])
+        self.on_change()
         change.done.set_result(Done(n, len(ids) - n, self.log.position))
 
     def _check_fit(self, items: list[dict[str, Any]], first: int = 0) -> None:
@@ -626,15 +488,15 @@ class Service:
                 self._check_fit([item], i)
 
     def _do_events(self, group: list[Change]) -> None:
-        written: list[tuple[_Plan, list[Event]]] = []
+        written: list[tuple[Plan, list[Event]]] = []
         refused: list[tuple[Change, Exception]] = []
-        told = self._suggest_together(group)
+        told = self.plans.suggest_together(group)
         self._void_failed()
         with self.log.transaction():
             self.log.tidy_pool()
             for change in group:
                 try:
-                    plan = self._plan(change, told)
+                    plan = self.plans.plan(change, told)
                 except sqlite3.OperationalError:
                     raise
                 except Exception as error:  # whatever it is, it concerns this change only
@@ -642,13 +504,7 @@ class Service:
                         logger.exception("a change could not be planned")
                     refused.append((change, error))
                     continue
-                events = []
-                for event in plan.events:
-                    position = self.log.append(event)
-                    events.append(replace(event, position=position))
-                    if event.kind == "auto" and is_checked(event.body["id"]):
-                        self.log.put_in_pool([(event.body["id"], _record(event.body))])
-                written.append((plan, events))
+                written.append((plan, self._write(plan)))
         for change, why in refused:
             change.done.set_exception(why)
         all_events = [event for _, events in written for event in events if event.refused is None]
@@ -656,184 +512,45 @@ class Service:
         with contextlib.suppress(LogFull):  # before the next change at the latest
             self._void_failed()
         self._note(all_events, failed)
+        waiting = [one for plan, _ in written for one in plan.waiting]
+        self.pool.put(waiting)
         self._publish()
+        done = [event for event in all_events if event.position not in failed]
+        self._index(done, [name for name, _ in waiting])
         for plan, events in written:
             self.n_duplicates += plan.duplicates
             errors = [event.position for event in events if event.position in failed]
             if errors:
-                words = _told(errors[0], failed[errors[0]])
+                words = failure_words(errors[0], failed[errors[0]])
                 plan.change.done.set_exception(Refused(words))
             else:
-                last = events[-1].position if events else self.log.position
-                n = sum(event.refused is None for event in events)
-                plan.change.done.set_result(Done(n, plan.duplicates, last))
+                plan.change.done.set_result(self._answer(plan, events))
 
-    # ------------------------------------------------------------------ checking
-    def _plan(self, change: Change, told: dict[int, Any]) -> _Plan:
-        """Return the events of a change, or refuse it as a whole."""
-        plan = _Plan(change)
-        planned: dict[str, Event] = {}
-        known_keys: dict[str, Event] = {}
-        versions = change.versions or [None] * len(change.bodies)
-        for body, key, version in zip(change.bodies, change.keys, versions, strict=True):
-            if change.kind == "learn" and "y" not in body:
-                newest = planned.get(body["id"]) or self.log.newest(body["id"], own=True)
-                body = self._with_tags(body, newest)
-            if key is not None and self._is_answered(key, change.kind, body, known_keys):
-                plan.duplicates += 1
-                continue
-            is_new, refused = False, None
-            now = None if body.get("id") in planned else self._newer(body, version)
-            if change.kind == "learn":
-                newest = planned.get(body["id"]) or self.log.newest(body["id"], own=True)
-                newest = None if newest is not None and newest.kind == "auto" else newest
-                is_new = not self._will_be_stored(body["id"], newest)
-                is_same = not is_new and newest is not None and self._is_same(newest, body)
-                # Two people who say the same do not contradict each other.
-                if is_same and (key is None or now is not None):
-                    plan.duplicates += 1
-                    continue
-            elif not self._is_possible(change.kind, body):
-                plan.duplicates += 1
-                if key is None:
-                    continue
-                refused = ""  # the key is kept: should the item come later, a retry is no other
-            if version is not None and now is not None and refused is None:
-                raise Conflict(body["id"], version, now)
-            event = Event(
-                change.kind, key or f"auto:{uuid.uuid4().hex}", body, refused=refused,
-                who=change.who, source=change.source,
+    def _write(self, plan: Plan) -> list[Event]:
+        """Write the events of a plan, inside a transaction; return them with their positions."""
+        events = []
+        for event in plan.events:
+            events.append(replace(event, position=self.log.append(event)))
+            if event.kind == "auto" and is_checked(event.body["id"]):
+                self.log.put_in_pool([(event.body["id"], record_of(event.body))])
+        if plan.change.is_one and len(events) > 1:
+            first, last = events[0].position, events[-1].position
+            span = Event(
+                "together", f"together:{first}", {"first": first, "last": last},
+                who=plan.change.who, source=plan.change.source,
             )  # fmt: skip
-            plan.events.append(event)
-            plan.is_new.append(is_new)
-            known_keys[event.key] = event
-            if change.kind == "learn":
-                planned[body["id"]] = event
-        if change.kind == "learn" and plan.events:
-            self._suggest_first(plan, told)
-        return plan
+            events.append(replace(span, position=self.log.append(span)))
+        return events
 
-    def _newer(self, body: dict[str, Any], version: int | None) -> int | None:
-        """Return the version of an item, if it is another than the caller has seen."""
-        if version is None:
-            return None
-        newest = self.log.newest(body["id"], own=True)
-        now = 0 if newest is None else newest.position
-        return now if now != version else None
-
-    def _is_answered(
-        self, key: str, kind: str, body: dict[str, Any], planned: dict[str, Event]
-    ) -> bool:
-        """Return whether a change was made under its key; refuse it again if it was refused."""
-        try:
-            before = planned.get(key) or self.log.find_key(key)
-        except OSError as error:
-            raise Refused(f"key must be new: {error}", "key", 409) from error
-        if before is None:
-            return False
-        if (before.kind, before.body) != (kind, body):
-            raise Refused(f"key must be new for another change, got {key!r}", "key", 409)
-        if before.refused:
-            raise Refused(before.refused)
-        return True
-
-    def _is_same(self, newest: Event, body: dict[str, Any]) -> bool:
-        """Return whether learning ``body`` would change nothing.
-
-        It is the same also if it names its tags as they were called when it was learnt, unless
-        another tag has such a name now.
-        """
-        if "y" not in body or "y" not in newest.body:
-            return newest.body == body
-        if {**newest.body, "y": None} != {**body, "y": None}:
-            return False
-        given, then = set(body["y"]), set(newest.body["y"])
-        now = set(self.tags_now(newest)) if newest.position else then
-        return given == now or (given == then and not (then - now) & {*self.read().view.tags})
-
-    def _is_possible(self, kind: str, body: dict[str, Any]) -> bool:
-        """Return whether there is something to do; refuse what cannot be."""
-        known_tags = self.read().view.tags
-        if kind == "auto":  # what a person has said stands
-            newest = self.log.newest(body["id"], own=True)
-            same = newest is not None and newest.body == body
-            learnt = newest is not None and newest.kind == "learn"
-            return not same and not learnt and not self._is_stored(body["id"])
-        if kind == "refit":
-            return self.read().view.n_items > 0
-        if kind == "forget":
-            newest = self.log.newest(body["id"], own=True)
-            if newest is None:
-                return self._is_stored(body["id"])
-            if newest.kind == "auto":
-                words = "the tags of {!r} were applied without asking; tag it to replace them"
-                raise Refused(words.format(body["id"]), "ids")
-            if hasattr(self._tagger.learner, "has_item") and not self._is_stored(body["id"]):
-                raise Refused(f"no stored item is called {body['id']!r}", "ids")  # a window lost it
-            return True
-        named = {
-            "rename": [body.get("old")],
-            "merge": body.get("tags"),
-            "remove": [body.get("tag")],
-            "exclusive": body.get("tags"),
-            "promise": [body.get("tag")],
-            "describe": [body.get("tag")],
-        }
-        for tag in named.get(kind) or ():
-            if tag not in known_tags:
-                where = {"rename": "old", "merge": "tags", "exclusive": "tags"}.get(kind, "tag")
-                raise Refused(f"{where} must be known, got {tag!r}", where, 404)
-        if kind == "rename" and body["new"] in known_tags:
-            raise Refused(
-                f"new must not be a tag that is there, got {body['new']!r}; merge them", "new", 409
-            )
-        return True
-
-    def _is_known(self, name: str) -> bool:
-        """Return whether the log or the learner has an item.
-
-        The log knows what a window has lost, the learner what came with the model that the folder
-        began with.
-        """
-        return self.log.newest(name, own=True) is not None or self._is_stored(name)
-
-    def _is_stored(self, name: str) -> bool:
-        has_item = getattr(self._tagger.learner, "has_item", None)
-        return has_item is not None and bool(has_item(name))
-
-    def _will_be_stored(self, name: str, newest: Event | None) -> bool:
-        """Return whether the learner has an item, or will once the events before are learnt."""
-        is_learnt = newest is None or 0 < newest.position <= self.read().position
-        if is_learnt and hasattr(self._tagger.learner, "has_item"):
-            return self._is_stored(name)
-        return newest is not None
-
-    def _suggest_together(self, group: Sequence[Change]) -> dict[int, Any]:
-        """Return what is suggested for each body of several changes, by its identity.
-
-        Nothing for one change, or if one of them cannot be: then each is asked for by itself.
-        """
-        if len(group) < 2:
-            return {}
-        bodies = [body for change in group for body in change.bodies]
-        try:
-            told = self.read().view.suggest([_record(body) for body in bodies])
-        except Exception:
-            return {}
-        return {id(body): suggestion for body, suggestion in zip(bodies, told, strict=True)}
-
-    def _suggest_first(self, plan: _Plan, together: dict[int, Any]) -> None:
-        """Keep what is suggested for new items before they are learnt; refuse what cannot be."""
-        if together and all(id(event.body) in together for event in plan.events):
-            told = [together[id(event.body)] for event in plan.events]
-        else:
-            try:
-                told = self.read().view.suggest([_record(event.body) for event in plan.events])
-            except ValueError as error:
-                raise Refused(str(error), "items") from error
-        for i, suggestion in enumerate(told):
-            if plan.is_new[i]:
-                plan.events[i] = replace(plan.events[i], suggested=[*suggestion.tags])
+    def _answer(self, plan: Plan, events: Sequence[Event]) -> Done:
+        made = [event for event in events if event.kind not in ("began", "together", "undo")]
+        n = sum(event.refused is None for event in made)
+        ids: tuple[str, ...] = ()
+        if plan.change.kind == "undo":
+            ids = (*dict.fromkeys(event.item for event in made if event.item is not None),)
+            n = len(ids) or n
+        last = (made or events)[-1].position if events else self.log.position
+        return Done(n, plan.duplicates, last, ids, (*plan.missing,))
 
     # ------------------------------------------------------------------ learning
     def _apply(self, events: Sequence[Event]) -> dict[int, Exception]:
@@ -862,13 +579,15 @@ class Service:
         return {event.position: error}
 
     def _report(self, event: Event, error: Exception) -> None:
-        if _is_refusal(error):
+        if is_refusal(error):
             self.n_rejected += 1
-            logger.warning("the tagger did not take event %d: %s", event.position, _words(error))
+            logger.warning(
+                "the tagger did not take event %d: %s", event.position, error_words(error)
+            )
         else:
             logger.error(
                 "the tagger failed on event %d (%s), which is quarantined: %s",
-                event.position, event.kind, _words(error), exc_info=error,
+                event.position, event.kind, error_words(error), exc_info=error,
             )  # fmt: skip
 
     def _go_back(self, position: int) -> None:
@@ -906,8 +625,8 @@ class Service:
             return
         with self.log.transaction():
             for position, error in self._unmarked.items():
-                kind = "reject" if _is_refusal(error) else "quarantine"
-                body = {"position": position, "why": _told(position, error)}
+                kind = "reject" if is_refusal(error) else "quarantine"
+                body = {"position": position, "why": failure_words(position, error)}
                 key = f"{kind}:{position}"
                 self.log.append(Event(kind, key, body, source="service"))
         self._unmarked.clear()
@@ -919,27 +638,88 @@ class Service:
         self.n_learnt += sum(event.kind == "learn" for event in done)
         for event in done:
             self.names.add(event.position, event.does.moves(event.body))
+            self.spans.add(event)
         learnt = [event.body for event in done if event.kind == "learn"]
         self.pool.take(body["id"] for body in learnt if "y" in body)
         for body in learnt:
             self.leases.end(body["id"])
         applied = [event.body for event in done if event.kind == "auto"]
         self.pool.take(body["id"] for body in applied if not is_checked(body["id"]))
-        self.pool.put((b["id"], _record(b)) for b in applied if is_checked(b["id"]))
+        self.pool.put((b["id"], record_of(b)) for b in applied if is_checked(b["id"]))
         self.progress.add(outcomes(done))
         if self.quarantined:
             self.quarantined = self.log.quarantined()
+
+    # ------------------------------------------------------------------ the search index
+    def _index(self, events: Sequence[Event], ids: Sequence[str] = ()) -> None:
+        """Bring the search index up to date with events, and with items of the pool."""
+        if self.index.is_broken:
+            if self.index.may_try():
+                self._make_index()
+            return
+        touched = [event.item for event in events if event.item is not None]
+        with self.index.writing(self.log.position, self.log.digest_at(self.log.position)):
+            for event in events:
+                self.index.add(event)
+            for name in dict.fromkeys([*touched, *ids]):
+                self.index.set_waiting(name, self.pool.get(name))
+
+    def _open_index(self, is_known: bool) -> None:
+        """Open the search index and bring it up to date, or make it anew."""
+        self.doing = "bringing the search index up to date"
+        known = self.index.open()
+        if known is None or not is_known or self.log.digest_at(known[0]) != known[1]:
+            self._make_index()
+            return
+        pool = self.pool.all()
+        with (
+            contextlib.closing(self.log.after(known[0])) as events,
+            self.index.writing(self.log.position, self.log.digest_at(self.log.position)),
+        ):
+            for run in blocks(events):
+                self._stop_if_closing()
+                for event in run:
+                    if event.position not in self._unmarked:
+                        self.index.add(event)
+            for name in self.index.not_as(pool):
+                self.index.set_waiting(name, pool.get(name))
+
+    def _make_index(self) -> None:
+        self.doing = "making the search index"
+        try:
+            self.index.begin_anew()
+            with self.index.writing(self.log.position, self.log.digest_at(self.log.position)):
+                self._fill_index()
+        except (sqlite3.Error, OSError) as error:
+            logger.error("the search index cannot be made: %s", error)
+            self.index.close()
+
+    def _fill_index(self) -> None:
+        base = self.folder / "base.tgs"
+        changed = self.log.changed_items() if base.exists() else set()
+        for name, kept in items_of_model(base) if base.exists() else ():
+            if kept is not None and name not in changed:
+                y = self.names.now(kept["y"], 0)
+                self.index.put({**kept, "id": str(name), "y": y}, "began")
+        for event in self.log.states():
+            state = "applied" if event.kind == "auto" else "tagged"
+            self.index.put(self.state(event), state, event)
+        for name, body in self.pool.all().items():
+            self.index.set_waiting(name, body)
 
     def _publish(self) -> None:
         view = self._tagger.view()
         stored = getattr(self._tagger.learner, "n_stored_", view.n_items)
         self.published = Published(view, self.log.position, int(stored))
+        self.on_change()
 
     # ------------------------------------------------------------------ snapshots
     def _load(self) -> None:
         """Open the newest whole snapshot and replay what came after it."""
+        has_failed = False
         try:
             self._restore()
+            has_failed = bool(self._unmarked)
             with contextlib.suppress(LogFull):  # before the next change at the latest
                 self._void_failed()
         except _TooManyFailed as error:
@@ -952,6 +732,7 @@ class Service:
         )
         self.pool.put(self.log.pool())
         self.progress.add(outcomes(self.log.last_suggested(KEPT)))
+        self._open_index(is_known=not has_failed)
         self.doing = "warming up (the first start after an installation compiles)"
         warm_up(self._type)
         self._publish()
@@ -967,6 +748,7 @@ class Service:
         for event in self.log.of_kinds(*(name for name, kind in KINDS.items() if kind.renames)):
             if event.position not in self._unmarked and (until is None or event.position <= until):
                 self.names.add(event.position, event.does.moves(event.body))
+        self.spans = Spans(self.log.of_kinds("together", "undo"))
 
     def _restore(self) -> None:
         self.doing = "opening the newest snapshot"
@@ -1002,7 +784,7 @@ class Service:
         except Exception as error:  # whatever it is, the log has everything
             logger.error(
                 "the snapshot was not written, and is not needed to go on: %s",
-                _words(error), exc_info=error,
+                error_words(error), exc_info=error,
             )  # fmt: skip
             self.n_snapshots_failed += 1
             self.snapshot_problem = type(error).__name__
@@ -1011,202 +793,8 @@ class Service:
             self._snapshot_at = self.log.position  # not again at once
         return None
 
-    def _remove_leftovers(self) -> None:
-        """Remove what a kill left behind in the middle of writing a file."""
-        names = ("base.new", "tokens.json.new", "label-studio.new")
-        for path in (*(self.folder / n for n in names), *self.snapshots.folder.glob("*.new")):
-            path.unlink(missing_ok=True)
-
-    def _keep_base(self, model: Path | None) -> None:
-        """Copy the model file to start from, once."""
-        base = self.folder / "base.tgs"
-        if model is None:
-            return
-        if base.exists():
-            if _digest(base) != _digest(model):
-                raise OSError(f"{self.folder} must be new to start from {model}, got a model in it")
-            return
-        if (self.folder / "events.db").exists():
-            raise OSError(f"{self.folder} must be new to start from {model}, got events in it")
-        self._type.open(model)  # not a damaged one
-        new = base.with_suffix(".new")
-        try:
-            shutil.copyfile(model, new)
-            with open(new, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(new, base)
-        finally:
-            new.unlink(missing_ok=True)
-
-
-def _usual_tagger() -> TaggerType:
-    from tagstream.tagger import Tagger as usual
-
-    made: TaggerType = usual
-    return made
-
-
-def _words(error: Exception) -> str:
-    """Return what an error says; that of a KeyError stands in quotes otherwise."""
-    said = error.args[0] if isinstance(error, KeyError) and error.args else error
-    return str(said) or type(error).__name__
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Return whether the tagger says that an event cannot be, and has not just failed on it."""
-    return isinstance(error, (ValueError, KeyError)) and not isinstance(
-        error, np.linalg.LinAlgError
-    )
-
-
-def _told(position: int, error: Exception) -> str:
-    """Return what the sender of an event is told on which the tagger failed."""
-    if _is_refusal(error):
-        return _words(error)
-    return (
-        f"event {position} is written down, but the tagger failed on it "
-        f"({type(error).__name__}: {_words(error)[:300]}); it is quarantined, and the service goes "
-        f"on without it. To try it again, stop the service: tagstream log retry DIR {position}"
-    )
-
-
-def _loss_words(losses: Sequence[Loss]) -> str:
-    """Return what is missing, and what to do."""
-    n = sum(loss.last - loss.first + 1 for loss in losses)
-    where = ", ".join(map(str, losses[:5])) + (", …" if len(losses) > 5 else "")
-    return (
-        f"At least {n} events are missing from the log or damaged: {where}. Questions are answered "
-        "from what is left; changes are refused. Put a good copy of events.db back; or, to go on "
-        "without these events: tagstream serve DIR --accept-loss"
-    )
-
-
-def is_checked(name: str) -> bool:
-    """Return whether a person checks the tags that are applied to an item: one item in twenty."""
-    return zlib.crc32(name.encode()) % CHECKED == 0
-
 
 def blocks(events: Iterator[Event]) -> Iterator[list[Event]]:
+    """Cut events into blocks that are replayed together."""
     while block := [*islice(events, REPLAY_ITEMS)]:
         yield block
-
-
-def _record(body: dict[str, Any]) -> dict[str, Any]:
-    return {name: body[name] for name in ("text", "x") if name in body}
-
-
-def runs(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """Cut events into runs of learn events and single others."""
-    run: list[Event] = []
-    for event in events:
-        if event.kind == "learn":
-            run.append(event)
-            continue
-        if run:
-            yield run
-        yield [event]
-        run = []
-    if run:
-        yield run
-
-
-def apply_events(tagger: Tagger, run: Sequence[Event]) -> None:
-    """Make the change of one event, or of a run of learn events, on a tagger."""
-    if run[0].kind == "learn":
-        tagger.learn([event.body for event in run])
-    elif run[0].does.changes:
-        tagger.change(run[0].kind, **run[0].body)
-
-
-def try_events(tagger: Tagger, events: Sequence[Event]) -> Exception | None:
-    """Make the changes of events on a tagger; return the error if it fails, whatever it is.
-
-    The tagger may be half changed then.
-    """
-    try:
-        for run in runs(events):
-            apply_events(tagger, run)
-    except Exception as error:
-        return error
-    return None
-
-
-def outcomes(events: Sequence[Event]) -> list[Outcome]:
-    """Return what was suggested for the items of the random half, and their tags.
-
-    The other half is offered because the model is unsure of it, so it would look worse than it is.
-    """
-    return [
-        Outcome(event.position, frozenset(event.suggested), frozenset(event.body["y"]))
-        for event in events
-        if event.suggested is not None and "y" in event.body and is_random(event.body["id"])
-    ]
-
-
-def retry(folder: Path, position: int) -> int:
-    """Append a quarantined event anew, for the next start to learn; return its new position.
-
-    The service must not run meanwhile.
-
-    Raises
-    ------
-    OSError
-        The folder is in use, or its log is damaged.
-    ValueError
-        There is no such event, or its item was changed since.
-    """
-    path = folder / "events.db"
-    if not path.exists():
-        raise OSError(f"{folder} must be the folder of a service, got no events.db in it")
-    with contextlib.closing(_lock(folder, "stop the service first")):
-        log, losses = open_log(path, Snapshots(folder).last_known())
-        try:
-            if losses:
-                raise OSError(_loss_words(losses))
-            return _append_again(log, position)
-        finally:
-            log.close()
-            remove_copy(path)
-
-
-def _append_again(log: EventLog, position: int) -> int:
-    event = log.find(position)
-    if event is None or not event.is_quarantined:
-        known = ", ".join(str(found) for found, _ in log.quarantined()) or "none"
-        raise ValueError(
-            f"POSITION must be that of a quarantined event, got {position}; quarantined: {known}"
-        )
-    newest = None if event.item is None else log.last_of_item(event.item)
-    if newest is not None and newest > position:
-        raise ValueError(
-            f"the item of event {position} must not have changed since, got event {newest}; "
-            "a retry would undo that"
-        )
-    n = len(log.keys(f"retry:{position}:"))
-    again = Event(
-        event.kind, f"retry:{position}:{n + 1}", event.body, who="local", source="command"
-    )
-    with log.transaction():
-        return log.append(again)
-
-
-def _lock(folder: Path, what_to_do: str = "") -> Any:
-    """Return a file that is locked as long as it is open."""
-    file = open(folder / "lock", "a+")  # noqa: SIM115 - it stays open while the service lives
-    try:
-        locks.lock(file.fileno())
-    except OSError as error:
-        file.seek(0)
-        owner = file.read().strip() or "another process"
-        file.close()
-        hint = f"; {what_to_do}" if what_to_do else ""
-        raise OSError(f"{folder} must not be served twice, got a lock of {owner}{hint}") from error
-    file.truncate(0)
-    file.write(f"process {os.getpid()}")
-    file.flush()
-    return file
-
-
-def _digest(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).digest()

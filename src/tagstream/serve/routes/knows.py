@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -10,29 +9,20 @@ from fastapi import FastAPI, Query
 from fastapi.responses import JSONResponse, Response
 
 from tagstream.serve import schema
-from tagstream.serve.lists import LONGEST, Lists
-from tagstream.serve.writer import Refused, Service
+from tagstream.serve.changes import Refused
+from tagstream.serve.lists import LONGEST
+from tagstream.serve.routes.desk import READ, WRITE, Desk, IdempotencyKey, answer_of, one_key
+from tagstream.serve.writer import Service
 
-__all__ = ["add_knows", "drifting", "drifting_tags"]
+__all__ = ["add_knows", "drifting", "drifting_tags", "health_of", "promises_of"]
 
-READ, WRITE, ADMIN = ({"x-role": role} for role in ("read", "write", "admin"))
 N = Query(20, ge=1, le=LONGEST)
 TAG = Query(max_length=schema.MAX_NAME)
 
 
-def add_knows(
-    app: FastAPI,
-    service: Service,
-    lists: Lists,
-    reading: Any,
-    change: Any,
-    done: Callable[[Any], dict[str, int]],
-) -> None:
-    """Add the routes to an application.
-
-    ``reading`` runs a function in a reader thread, ``change`` makes events, ``done`` is the answer
-    to a change.
-    """
+def add_knows(app: FastAPI, desk: Desk) -> None:
+    """Add the routes to an application."""
+    service, lists, reading = desk.service, desk.lists, desk.reading
 
     @app.get("/v1/review", openapi_extra=READ, tags=["knowing"])
     async def review(n: int = N) -> Response:
@@ -62,11 +52,16 @@ def add_knows(
         return JSONResponse(await reading(lambda: lists.ask(("candidates", tag), made, n)))
 
     @app.post("/v1/candidates", openapi_extra=WRITE, tags=["knowing"])
-    async def answer(request: schema.AnswerRequest) -> dict[str, int]:
-        """Give a tag to stored items, and refuse it for others: all of it, or nothing."""
-        bodies, versions = await reading(lambda: _answers(service, request))
-        keys = [None if request.key is None else f"{request.key}:{b['id']}" for b in bodies]
-        return done(await change("learn", bodies, keys, versions))
+    async def answer(
+        request: schema.AnswerRequest, idempotency: IdempotencyKey = None
+    ) -> dict[str, int]:
+        """Give a tag to stored items, and refuse it for others: all of it, or nothing.
+
+        It is one change, which can be undone as one.
+        """
+        bodies, key = _answers(request), one_key(request.key, idempotency)
+        keys = [None if key is None else f"{key}:{b['id']}" for b in bodies]
+        return answer_of(await desk.change("retag", bodies, keys, is_one=True))
 
     @app.get("/v1/tags/similar", openapi_extra=READ, tags=["knowing"])
     async def similar(n: int = N) -> Response:
@@ -97,21 +92,15 @@ def add_knows(
     async def health() -> Response:
         """Tell how each tag was suggested lately, before items were learnt, and if it drifts."""
         view = service.read().view
-        found = await reading(lambda: _health(view))
+        found = await reading(lambda: health_of(view))
         return JSONResponse({"tags": found})
 
     @app.get("/v1/promises", openapi_extra=READ, tags=["knowing"])
     async def promises() -> Response:
         """List the tags that are not simply suggested, and how promises about them are kept."""
         view = service.read().view
-        found = await reading(lambda: [asdict(kept) for kept in getattr(view, "promises", ())])
+        found = await reading(lambda: promises_of(view))
         return JSONResponse({"promises": found})
-
-    @app.post("/v1/tags/promise", openapi_extra=ADMIN, tags=["tags"])
-    async def promise(request: schema.PromiseRequest) -> dict[str, int]:
-        """Say whether a tag may be applied without asking, and with which precision."""
-        body = request.model_dump(exclude={"key"})
-        return done(await change("promise", [body], [request.key]))
 
     @app.post("/v1/apply", openapi_extra=WRITE, tags=["tagging"])
     async def apply(request: schema.ApplyRequest) -> Response:
@@ -130,21 +119,21 @@ def add_knows(
         ]
         made = {"n": 0, "duplicates": 0, "position": service.read().position}
         if bodies:
-            made = done(await change("auto", bodies, [None] * len(bodies), source="auto"))
+            done = await desk.change("auto", bodies, [None] * len(bodies), source="auto")
+            made = answer_of(done)
         answers = [
             {"id": item.id, "tags": [*one.tags], "auto": [*getattr(one, "auto", ())]}
             for item, one in zip(request.items, told, strict=True)
         ]
         return JSONResponse({**made, "items": answers})
 
-    @app.post("/v1/tags/exclusive", openapi_extra=ADMIN, tags=["tags"])
-    async def exclusive(request: schema.ExclusiveRequest) -> dict[str, int]:
-        """Say that an item has at most one of some tags, or that it may have several again."""
-        kind = "not_exclusive" if request.undo else "exclusive"
-        return done(await change(kind, [{"tags": request.tags}], [request.key]))
+
+def promises_of(view: Any) -> list[dict[str, Any]]:
+    """Return how promises about tags are kept."""
+    return [asdict(kept) for kept in getattr(view, "promises", ())]
 
 
-def _health(view: Any) -> list[dict[str, Any]]:
+def health_of(view: Any) -> list[dict[str, Any]]:
     """Return the health of the tags; of a tagger that cannot tell, none."""
     if not view.n_items or not hasattr(view, "tag_health"):
         return []
@@ -156,7 +145,7 @@ def _health(view: Any) -> list[dict[str, Any]]:
 
 def drifting(view: Any) -> list[str]:
     """Return the tags that drift."""
-    return [str(one["tag"]) for one in _health(view) if one["drifting"]]
+    return [str(one["tag"]) for one in health_of(view) if one["drifting"]]
 
 
 def drifting_tags(service: Service) -> float:
@@ -198,28 +187,16 @@ def _neighbour(near: dict[str, Any]) -> dict[str, Any]:
     return entry if near["text"] is None else {**entry, "text": near["text"]}
 
 
-def _answers(
-    service: Service, request: schema.AnswerRequest
-) -> tuple[list[dict[str, Any]], list[int | None]]:
-    """Return the items of an answer as learn events have them, and the versions that were seen."""
-    bodies: list[dict[str, Any]] = []
-    versions: list[int | None] = []
+def _answers(request: schema.AnswerRequest) -> list[dict[str, Any]]:
+    """Return what each item gets or is refused."""
     both = {*request.accept} & {*request.refuse}
     if both:
         raise Refused(f"an id must be accepted or refused, got {min(both)!r} in both", "refuse")
-    for ids, accepts in ((request.accept, True), (request.refuse, False)):
-        for name in dict.fromkeys(ids):
-            body = service.state_of(str(name))
-            if body is None:
-                where = "accept" if accepts else "refuse"
-                raise Refused(f"no stored item is called {name!r}", where, 404)
-            tags = [tag for tag in body.get("y") or [] if tag != request.tag]
-            no = [tag for tag in body.get("no", ()) if tag != request.tag]
-            if accepts:
-                tags.append(request.tag)
-            else:
-                no.append(request.tag)
-            kept = {key: value for key, value in body.items() if key != "no"}
-            bodies.append({**kept, "y": tags, **({"no": no} if no else {})})
-            versions.append(service.log.last_of_item(str(name)) or 0)
-    return bodies, versions
+    return [
+        {"id": str(name), what: [request.tag], "must": field}
+        for field, what, ids in (
+            ("accept", "add", request.accept),
+            ("refuse", "no", request.refuse),
+        )
+        for name in dict.fromkeys(ids)
+    ]
