@@ -28,6 +28,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tagstream.checks import DataError
 from tagstream.serve.changes import Busy, Change, Closed, Conflict, Done, Held, Refused
 from tagstream.serve.export import items_of_model
 from tagstream.serve.folder import keep_base, lock_folder, loss_words, remove_leftovers
@@ -695,17 +696,26 @@ class Service:
             self.index.close()
 
     def _fill_index(self) -> None:
-        base = self.folder / "base.tgs"
-        changed = self.log.changed_items() if base.exists() else set()
-        for name, kept in items_of_model(base) if base.exists() else ():
-            if kept is not None and name not in changed:
-                y = self.names.now(kept["y"], 0)
-                self.index.put({**kept, "id": str(name), "y": y}, "began")
+        for kept in self._items_of_base():
+            self.index.put(kept, "began")
         for event in self.log.states():
             state = "applied" if event.kind == "auto" else "tagged"
             self.index.put(self.state(event), state, event)
         for name, body in self.pool.all().items():
             self.index.set_waiting(name, body)
+
+    def _items_of_base(self) -> Iterator[dict[str, Any]]:
+        """Yield the items that are as the model of the beginning has them, if it keeps them."""
+        base = self.folder / "base.tgs"
+        if not base.exists():
+            return
+        changed = self.log.changed_items()
+        try:
+            for name, kept in items_of_model(base):
+                if kept is not None and name not in changed:
+                    yield {**kept, "id": str(name), "y": self.names.now(kept["y"], 0)}
+        except DataError as error:  # another type of tagger
+            logger.warning("the items of %s are not listed: %s", base.name, error)
 
     def _publish(self) -> None:
         view = self._tagger.view()
