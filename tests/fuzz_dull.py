@@ -54,10 +54,12 @@ class Case(NamedTuple):
     batch: Batch
     cuts: list[int]  # rising, from 0 to the number of records
     changes: dict[int, list[Any]]  # before the record of that number
+    names: bool  # whether they are evidence
 
     def tagger(self) -> Tagger:
         """Return a tagger that has learnt nothing."""
-        return Tagger(getattr(models, self.learner)(**self.params), self.featurizer)
+        learner = getattr(models, self.learner)(**self.params)
+        return Tagger(learner, self.featurizer, names=self.names)
 
 
 # ---------------------------------------------------------------------- what is drawn
@@ -173,15 +175,41 @@ def make_case(number: int) -> Case:
     if rng.random() < 0.1:
         inner |= set(range(n))  # one by one
     cuts = sorted({0, n, *inner})
-    return Case(name, params, featurizer, batch, cuts, changes)
+    # What is newer is drawn last, so that older cases stay what they were.
+    if params.get("head") and rng.random() < 0.3:
+        params["decide"] = rng.choice(["macro", "precision95", "recall90"])
+    names = rng.random() < 0.8
+    if name in ("OML", "KNN") and rng.random() < 0.3:
+        draw_answers(rng, n, changes)
+    return Case(name, params, featurizer, batch, cuts, changes, names)
+
+
+def draw_answers(rng: random.Random, n: int, changes: dict[int, list[Any]]) -> None:
+    """Add what people say about tags, by the number of the record that it comes before."""
+    kinds = ["declare", "describe", "refuse", "accept", "promise", "refit"]
+    for _ in range(rng.choice([1, 3, 10])):
+        at = rng.randrange(1, n + 1)
+        changes.setdefault(at, []).append((rng.choice(kinds), rng.randrange(at), ()))
 
 
 # ---------------------------------------------------------------------- what is done with it
 def change(tagger: Tagger, kind: str, number: int, tags: Any) -> None:
     """Make a correction, if there is something to correct."""
     known, ids = tagger.tags, tagger.ids
-    if kind == "refit" and tagger.n_items:
-        tagger.refit()
+    if kind == "refit":
+        if tagger.n_items and hasattr(tagger.learner, "refit"):
+            tagger.refit()
+    elif kind in ("declare", "describe"):
+        if isinstance(tagger.featurizer, Text) and tagger.names and tagger.learner.head:
+            tide = f"tide {number % 3}"
+            tagger.declare([tide])
+            tagger.describe(tide, "low tide at seven" if kind == "describe" else "")
+    elif kind == "promise" and known:
+        mode = ("auto", "suggest", "never")[number % 3]
+        if mode != "auto" or tagger.learner.head:
+            tagger.promise(known[number % len(known)], mode, 0.8)
+    elif kind in ("refuse", "accept") and known and ids:
+        getattr(tagger, kind)(known[number % len(known)], [ids[number % len(ids)]])
     elif kind == "relabel" and ids:
         tagger.relabel(ids[number % len(ids)], tags)
     elif kind == "forget" and ids:
@@ -216,6 +244,21 @@ def check_scores(tagger: Tagger, case: Case) -> None:
         assert all(0 <= score <= 1 for score in suggestion.scores.values()), suggestion
 
 
+def check_lists(tagger: Tagger, case: Case) -> None:
+    """Ask for what the model knows besides suggestions."""
+    if not hasattr(tagger.learner, "ask_stored"):
+        return
+    for tag in tagger.tags[:2]:
+        assert all(0 <= found.score <= 1 for found in tagger.candidates(tag, 3))
+    assert len(tagger.review(3)) <= 3
+    assert len(tagger.similar_tags(3)) <= 3
+    assert all(len(group.ids) > 1 for group in tagger.duplicates())
+    assert all(kept.tag in tagger.tags for kept in tagger.promises)
+    if tagger.learner.head:
+        assert [health.tag for health in tagger.tag_health()] == tagger.tags
+        assert str(tagger.explain(case.batch.cut(0, 1)))
+
+
 def exercise(number: int, folder: Path) -> str:
     """Run one case; return the name of its learner, or raise."""
     case = make_case(number)
@@ -231,6 +274,7 @@ def exercise(number: int, folder: Path) -> str:
             check_scores(cut, case)
     whole = case.tagger()
     learn(whole, case, 0, len(case.batch))
+    check_lists(whole, case)
     assert opened is not None
     assert saved(opened, folder)[1] == data, "a model that was saved half-way went another way"
     assert saved(whole, folder)[1] == data, f"cuts at {case.cuts[1:-1]} matter"

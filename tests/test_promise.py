@@ -175,6 +175,24 @@ def test_how_a_stream_is_cut_does_not_matter_to_what_is_watched(window):
     assert whole._belief.honest_any.n > whole._belief.honest_next.n / 2
 
 
+@pytest.mark.parametrize("begun", [1, 12, 150])
+def test_a_model_that_was_saved_before_it_began_to_watch_goes_the_same_way(tmp_path, begun):
+    records = posts(200)
+    one = Tagger(OML(random_state=0))
+    one.learn(records[:begun])
+    one.save(tmp_path / "before.tgs")
+    other = Tagger.open(tmp_path / "before.tgs")
+    files = []
+    for tagger in (one, other):
+        tagger.promise(tagger.tags[0], promise=0.8)
+        tagger.save(tmp_path / "watching.tgs")
+        for made in (tagger, Tagger.open(tmp_path / "watching.tgs")):
+            made.learn(records[begun:])
+            made.save(tmp_path / "after.tgs")
+            files.append((tmp_path / "after.tgs").read_bytes())
+    assert len({*files}) == 1
+
+
 def test_scores_of_a_stream_are_those_that_were_said_before_learning():
     stream = make_stream(200, seed=0)
     model = OML(random_state=0).partial_fit(stream.X[:150], stream.Y[:150])

@@ -221,7 +221,7 @@ class Belief:
         self.honest_next, self.honest_any = HonestScores(window), HonestScores(window)
         # Whether each example is also asked about as any item before it is learnt, for promises.
         self.watches = False
-        self._counted = self.head.now  # labels at the last fit, for that
+        self._counted = History(**copied(self.head.now))  # labels at the last fit, for that
         self._factor = np.ones(0 if plain else n_features)  # one over the columns' deviations
         self._recent = None if plain else DenseRows(n_features)  # the latest rows, scaled
         self._drawn: _Drawn | None = None  # rows for the any-head, scaled, once there was a fit
@@ -370,6 +370,11 @@ class Belief:
             corrected=there.corrected,
         )  # fmt: skip
         self.honest_next.add(entries_of(p, marked_labels(labels.Y, labels.known)))
+
+    def watch(self) -> None:
+        """Ask about each example as any item too, from now on."""
+        if not self.watches:
+            self.watches, self._counted = True, History(**copied(self.head.now))
 
     def _watch(self, evidence: Evidence, labels: Labels) -> None:
         """Note how examples would be answered as any item, before they are learnt.

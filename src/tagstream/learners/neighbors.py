@@ -296,7 +296,7 @@ class NeighborClassifier(StreamClassifier):
         with self._lock:
             check_is_fitted(self)
             if self._belief is not None:
-                self._belief.watches = True
+                self._belief.watch()
 
     def honest_scores(self, *, next: bool = False) -> Entries:
         """Return the latest scores that were made before their items were learnt, oldest first."""
