@@ -119,6 +119,26 @@ def test_of_equal_items_the_one_corrected_last_answers(form):
     np.testing.assert_array_equal(again.predict(form(X[:1]))[0], new)
 
 
+@pytest.mark.exact
+def test_a_corrected_twin_that_has_left_the_window_gives_way_to_one_that_has_not():
+    rows = np.concatenate([X[:44], np.repeat(X[:1], 46, axis=0)])
+    labels = np.concatenate([Y[:44], np.repeat(Y[:1], 46, axis=0)])
+    new = np.array([0, 1, 1, 0, 0], np.uint8)
+    ends = []
+    for size in (1, 7, 30):
+        model = OML(window=50, random_state=0).partial_fit(rows, labels)
+        model.relabel(80, new)
+        model.relabel(45, 1 - new)  # later, and gone sooner
+        np.testing.assert_array_equal(model.predict(X[:1])[0], 1 - new)
+        for first in range(100, 130, size):
+            part = slice(first, min(first + size, 130))
+            model.partial_fit(X[:1].repeat(part.stop - part.start, axis=0), Y[part])
+        assert not model.has_item(45)
+        assert model.explain(X[:1])[0].copy_of.id == 80
+        ends.append(bits_of_state(model.to_state()))
+    assert ends[0] == ends[1] == ends[2]
+
+
 def test_empty_texts_are_nobodys_twins():
     tagger = Tagger()
     tagger.learn({"id": i, "text": "..." if i % 9 == 0 else f"word{i} other{i % 7}", "y": ["a"]}

@@ -779,10 +779,10 @@ class Belief:
         nearest: Nearest, rows: Rows, store: Store, kept: Positions | None
     ) -> Nearest:
         """Of stored items that equal a row, take the one that was corrected last."""
-        twins = lookup.corrected_twins(store, rows)
+        twins = lookup.corrected_twins(store, rows, None if kept is None else kept[:-1])
         if twins is None:
             return nearest
-        there = twins >= (0 if kept is None else kept[:-1])
+        there = twins >= 0
         return Nearest(
             np.where(there, twins, nearest.positions), np.where(there, 1.0, nearest.similarities)
         )

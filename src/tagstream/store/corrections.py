@@ -25,7 +25,10 @@ class Corrections:
         self._n = n
         self._marks: Sliding | None = None
         self._which = filled(0, None, np.int64, 0)  # which correction it was, 1, 2, …; 0 if none
-        self._twins: dict[int, int] | None = None  # of corrected rows: digest to position
+        # Of corrected rows: digest to places, those corrected later first.  A place is a position
+        # plus how many examples were dropped since.
+        self._twins: dict[int, list[int]] | None = None
+        self._n_dropped = 0
 
     @property
     def any(self) -> bool:
@@ -67,17 +70,32 @@ class Corrections:
         self._which.write(position, self.last + 1 if which is None else which)
         self._twins = None
 
-    def twins(self, queries: Rows, rows: Rows) -> Positions:
+    def twins(self, queries: Rows, rows: Rows, lo: Positions) -> Positions:
         """Return where the example is that equals each query and was corrected last; −1 if none.
 
-        ``rows`` are those of all examples.
+        Query i sees the positions from ``lo[i]`` on.  ``rows`` are those of all examples.
         """
         if self._twins is None:
-            marks = np.flatnonzero(self.marks)
-            marks = marks[np.argsort(self.which(marks))]
-            self._twins = dict(zip(digests(rows[marks]).tolist(), marks.tolist(), strict=True))
-            self._twins.pop(EMPTY, None)  # rows that say nothing are nobody's twins
-        return np.array([self._twins.get(one, -1) for one in digests(queries).tolist()], np.int64)
+            self._twins, self._n_dropped = self._find_twins(rows), 0
+        found: Positions = np.full(len(lo), -1, np.int64)
+        least = np.maximum(lo, 0) + self._n_dropped
+        for i, content in enumerate(digests(queries).tolist()):
+            for place in self._twins.get(content, ()):
+                if place >= least[i]:
+                    found[i] = place - self._n_dropped
+                    break
+        return found
+
+    def _find_twins(self, rows: Rows) -> dict[int, list[int]]:
+        marks = np.flatnonzero(self.marks)
+        marks = marks[np.argsort(-self.which(marks))]
+        found: dict[int, list[int]] = {}
+        for content, at in zip(digests(rows[marks]).tolist(), marks.tolist(), strict=True):
+            places = found.setdefault(content, [])
+            if not places or at > places[-1]:  # who sees an older one sees the one before it too
+                places.append(at)
+        found.pop(EMPTY, None)  # rows that say nothing are nobody's twins
+        return found
 
     def append(self, n: int) -> None:
         """Add ``n`` examples."""
@@ -89,7 +107,7 @@ class Corrections:
     def drop(self, n: int) -> None:
         """Forget the ``n`` oldest examples."""
         self._n -= n
-        self._twins = None
+        self._n_dropped += n
         if self._marks is not None:
             self._marks.drop(n)
             self._which.drop(n)
@@ -107,7 +125,7 @@ class Corrections:
         twin = Corrections(self._n)
         if self._marks is not None:
             twin._marks, twin._which = self._marks.snapshot(), self._which.snapshot()
-        twin._twins = self._twins  # made anew, never changed
+        twin._twins, twin._n_dropped = self._twins, self._n_dropped  # made anew, never changed
         return twin
 
     def dump(self) -> dict[str, Any]:

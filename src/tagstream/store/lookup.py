@@ -152,30 +152,33 @@ def _keep_better(best: Positions, alike: Distances, other: Nearest, who: Positio
     best[who[better]], alike[who[better]] = at[better], far[better]
 
 
-def corrected_twins(store: Store, rows: Rows) -> Positions | None:
+def corrected_twins(store: Store, rows: Rows, lo: Positions | None = None) -> Positions | None:
     """Return where the example is that equals each row and was corrected last.
 
-    −1 where there is none; None if no example was corrected.
+    −1 where there is none; None if no example was corrected.  Row i sees the positions from
+    ``lo[i]`` on, by default all.
     """
     if not store.facts.corrected:
         return None
+    if lo is None:
+        lo = np.zeros(rows.shape[0], np.int64)
     best: Positions = np.full(rows.shape[0], -1, np.int64)
     newest: Positions = np.full(rows.shape[0], -1, np.int64)
-    for at, which in store.ask(_twins, rows):
+    for at, which in store.ask(_twins, rows, lo):
         better = which > newest
         best[better], newest[better] = at[better], which[better]
     return best
 
 
-def _twins(pieces: list[Piece], rows: Rows) -> tuple[Positions, Positions]:
+def _twins(pieces: list[Piece], rows: Rows, lo: Positions) -> tuple[Positions, Positions]:
     """Return where the twins of rows are, and which correction was their last; −1 for none."""
     best: Positions = np.full(rows.shape[0], -1, np.int64)
     newest: Positions = np.full(rows.shape[0], -1, np.int64)
     for store, start, offset, _ in pieces:
         if not store.corrections.any:
             continue
-        at = store.corrections.twins(rows, store.rows.live)
-        which = np.where(at >= start, store.corrections.which(np.maximum(at, 0)), -1)
+        at = store.corrections.twins(rows, store.rows.live, np.maximum(lo - offset, 0) + start)
+        which = np.where(at >= 0, store.corrections.which(np.maximum(at, 0)), -1)
         better = which > newest
         best[better], newest[better] = at[better] + offset - start, which[better]
     return best, newest
