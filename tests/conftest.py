@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from shell import posts, write_jsonl
 from tagstream import cli
+from tagstream.cluster import RayStore
 from tagstream.data import DATASETS
+from tagstream.learners.estimator import StreamClassifier
 
 # Hypothesis fails an example that takes long, or that is slow to be made.  How long that is says
 # more about what else the machine does than about the code.
@@ -27,6 +29,17 @@ def _no_downloads(request):
             for name, info in DATASETS.items():
                 patch.setitem(DATASETS, name, replace(info, files=()))
         yield
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """Return a function that gives all learners, and stores on Ray, other limits."""
+
+    def limits(**fields):
+        for owner in (StreamClassifier, RayStore):
+            monkeypatch.setattr(owner, "_limits", replace(owner._limits, **fields))
+
+    return limits
 
 
 @pytest.fixture

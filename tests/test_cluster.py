@@ -18,13 +18,12 @@ import pytest
 import scipy.sparse as sp
 
 import tagstream
-from tagstream import KNN, OML, cluster, projection
+from tagstream import KNN, OML, cluster
 from tagstream.checks import DataError
 from tagstream.cluster import RayStore, ShardLostError
 from tagstream.data import make_stream
 from tagstream.labels.read import Labels
 from tagstream.store import changes
-from tagstream.store import sums as examples
 from tagstream.store.local import LocalStore
 from tagstream.store.protocol import IDS
 from tagstream.store.ray.segments import read_segment, write_segment
@@ -65,9 +64,9 @@ def _ray():
 
 
 @pytest.fixture
-def small(_ray, monkeypatch):
+def small(_ray, limits):
     """Make leaves small, and end all shards afterwards."""
-    monkeypatch.setattr(examples, "LEAF", LEAF)
+    limits(leaf=LEAF)
     made = []
 
     def store(shards=2, timeout=600.0, **options):
@@ -172,8 +171,8 @@ def test_two_shards_one_of_them_killed_learn_what_one_process_learns(small, kind
 
 
 @pytest.mark.parametrize("kind", ["sparse", "unknown"])
-def test_many_labels_are_reduced_to_the_same_directions_on_shards(small, monkeypatch, kind):
-    monkeypatch.setattr(projection, "MANY", 3)
+def test_many_labels_are_reduced_to_the_same_directions_on_shards(small, limits, kind):
+    limits(many_labels=3)
     X, _ = draw(kind)
     one, other = learn(kind), learn(kind, small(), [3, 170, N])
     assert one._embedding.reduction is not None

@@ -14,11 +14,12 @@ import numpy as np
 sys.path.insert(0, sys.argv[1])
 import ray
 from ray.cluster_utils import Cluster
-from tagstream import examples
+from tagstream.limits import Limits
+from tagstream.learners.estimator import StreamClassifier
 from tagstream.cluster import RayStore
 import test_cluster as t
 
-examples.LEAF = t.LEAF
+StreamClassifier._limits = RayStore._limits = Limits(leaf=t.LEAF)
 nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 10**8})
 first, spare = (nodes.add_node(num_cpus=2, object_store_memory=10**8) for _ in range(2))
 ray.init(address=nodes.address, log_to_driver=False)

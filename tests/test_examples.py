@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tagstream.labels.read import Labels
-from tagstream.store import sums as module
-from tagstream.store.sums import LEAF, LocalExamples, add_in_tree, evenly
+from tagstream.limits import LIMITS, Limits
+from tagstream.store.sums import LocalExamples, add_in_tree, evenly
+
+LEAF = LIMITS.leaf
+
 
 LEAVES = st.sets(st.integers(0, 70), min_size=1, max_size=25).map(sorted)
 
@@ -91,7 +94,7 @@ def test_several_sums_are_added_at_a_time_and_only_the_first_leafs_arrays_are_ch
 # ---------------------------------------------------------------------- leaves of examples
 
 
-def make(n, numbers, sparse=False, unknown=False):
+def make(n, numbers, sparse=False, unknown=False, leaf=LEAF):
     rng = np.random.default_rng(n)
     X = (rng.random((n, 3)) * (rng.random((n, 3)) < 0.5)).astype(np.float32)
     Y = rng.integers(0, 2, (n, 2)).astype(np.uint8)
@@ -101,7 +104,7 @@ def make(n, numbers, sparse=False, unknown=False):
         return Labels(Y[part], None if known is None else known[part])
 
     rows = sp.csr_matrix(X) if sparse else X
-    return LocalExamples(rows, labels, numbers), X, Y
+    return LocalExamples(rows, labels, numbers, Limits(leaf=leaf)), X, Y
 
 
 @settings(max_examples=100, deadline=None)
@@ -126,10 +129,9 @@ def test_numbers_without_a_gap_are_given_by_the_first(first):
 @pytest.mark.exact
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
-def test_sums_run_over_leaves_with_rows_labels_and_positions(sparse, unknown, monkeypatch):
-    monkeypatch.setattr(module, "LEAF", 8)
+def test_sums_run_over_leaves_with_rows_labels_and_positions(sparse, unknown):
     numbers = np.flatnonzero(np.random.default_rng(1).random(80) < 0.6)
-    made, X, Y = make(len(numbers), numbers, sparse, unknown)
+    made, X, Y = make(len(numbers), numbers, sparse, unknown, leaf=8)
 
     def summand(rows, labels, part):
         assert (labels.known is not None) == unknown
@@ -147,9 +149,8 @@ def test_sums_run_over_leaves_with_rows_labels_and_positions(sparse, unknown, mo
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_mapped_examples_are_made_leaf_by_leaf_and_kept_if_asked(keep, monkeypatch):
-    monkeypatch.setattr(module, "LEAF", 8)
-    made, X, _ = make(30, 5)
+def test_mapped_examples_are_made_leaf_by_leaf_and_kept_if_asked(keep):
+    made, X, _ = make(30, 5, leaf=8)
     calls = []
 
     def double(rows):

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import reference as slow
 from tagstream.labels.read import Labels
-from tagstream.store import changes, index, lookup
+from tagstream.limits import LIMITS, Limits
+from tagstream.store import changes, lookup
 from tagstream.store import rows as rows_module
 from tagstream.store.local import LocalStore
 from tagstream.store.protocol import CORRECTED, IDS, LABELS, NUMBERS, ROWS
@@ -35,13 +36,13 @@ def dense(rows):
 UNPACKED = None  # dense rows without a copy for the search; the default has one
 
 
-def empty_rows(p, sparse):
-    return SparseRows(p) if sparse else DenseRows(p, packed=sparse is not UNPACKED)
+def empty_rows(p, sparse, limits=LIMITS):
+    return SparseRows(p) if sparse else DenseRows(p, packed=sparse is not UNPACKED, limits=limits)
 
 
-def stored_rows(X, sparse):
+def stored_rows(X, sparse, limits=LIMITS):
     X = np.asarray(X, np.float32)
-    rows = empty_rows(X.shape[1], sparse)
+    rows = empty_rows(X.shape[1], sparse, limits)
     rows.append(as_rows(X, sparse))
     return rows
 
@@ -136,13 +137,11 @@ def test_replaced_rows_may_be_wider_and_are_searched_as_they_are():
 @pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 @pytest.mark.parametrize("k", [1, 4, 50])
 @pytest.mark.parametrize("tiles", [(64, 4096, 0), (3, 7, 0), (64, 4096, 1 << 13)])
-def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch):
-    monkeypatch.setattr(rows_module, "SCANNED", tiles[0])
-    monkeypatch.setattr(rows_module, "PACKED", tiles[1])
-    monkeypatch.setattr(rows_module, "LITTLE", tiles[2])
+def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles):
+    limits = Limits(scanned=tiles[0], packed=tiles[1], little=tiles[2])
     rng = np.random.default_rng(3)
     X, queries = grid(rng, 40, 3), grid(rng, 20, 3)
-    distances, found = stored_rows(X, sparse).search(as_rows(queries, sparse), k)
+    distances, found = stored_rows(X, sparse, limits).search(as_rows(queries, sparse), k)
     for i, query in enumerate(queries):
         best, positions = slow.nearest(X, query, k)
         rest = k - len(positions)
@@ -152,16 +151,14 @@ def test_search_equals_the_double_loop_ties_by_age(sparse, k, tiles, monkeypatch
 
 @pytest.mark.parametrize("sparse", [False, UNPACKED, True])
 @pytest.mark.parametrize("tiles", [(64, 4096, 0), (3, 7, 0), (64, 4096, 1 << 13)])
-def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles, monkeypatch):
-    monkeypatch.setattr(rows_module, "SCANNED", tiles[0])
-    monkeypatch.setattr(rows_module, "PACKED", tiles[1])
-    monkeypatch.setattr(rows_module, "LITTLE", tiles[2])
+def test_each_query_sees_only_its_own_range_of_rows(sparse, tiles):
+    limits = Limits(scanned=tiles[0], packed=tiles[1], little=tiles[2])
     rng = np.random.default_rng(4)
     X, queries = grid(rng, 40, 3), grid(rng, 25, 3)
     hi = rng.integers(0, 41, 25)
     lo = np.minimum(rng.integers(0, 41, 25), hi)
     hi[3] = lo[3]  # a query that sees nothing
-    _, found = stored_rows(X, sparse).search(as_rows(queries, sparse), 5, lo, hi)
+    _, found = stored_rows(X, sparse, limits).search(as_rows(queries, sparse), 5, lo, hi)
     for i, query in enumerate(queries):
         positions = slow.nearest(X, query, 5, lo[i], hi[i])[1]
         assert found[i].tolist() == positions + [-1] * (5 - len(positions))
@@ -247,16 +244,13 @@ def test_copies_are_returned_oldest_first():
 # ---------------------------------------------------------------------- groups
 
 
-@pytest.fixture
-def grouped(monkeypatch):
-    """Make groups of 64 rows already, whichever they are."""
-    for name, value in (("GROUPED", 64), ("IN_BOX", 0), ("IN_SHADOW", 0)):
-        monkeypatch.setattr(index, name, value)
+# Groups of 64 rows already, whichever they are.
+GROUPED = Limits(grouped=64, in_box=0, in_shadow=0)
 
 
-def replaced_rows(X):
+def replaced_rows(X, limits=GROUPED):
     """Rows that are searched in groups, if they are enough."""
-    rows = DenseRows(X.shape[1])
+    rows = DenseRows(X.shape[1], limits=limits)
     rows.replace(np.array(X, np.float32))
     return rows
 
@@ -278,7 +272,7 @@ def assert_finds(rows, X, queries, k, lo=None, hi=None):
 @pytest.mark.exact
 @pytest.mark.parametrize("k", [1, 7, 100])
 @pytest.mark.parametrize("d", [1, 3, 20])
-def test_search_in_groups_equals_the_double_loop_ties_by_age(grouped, d, k):
+def test_search_in_groups_equals_the_double_loop_ties_by_age(d, k):
     rng = np.random.default_rng(20)
     X, queries = grid(rng, 330, d), grid(rng, 20, d)
     rows = replaced_rows(X[:300])
@@ -294,7 +288,7 @@ def test_search_in_groups_equals_the_double_loop_ties_by_age(grouped, d, k):
 @pytest.mark.parametrize("size", [1e-22, 1e-19, 1.0, 1e15])
 @pytest.mark.parametrize("d", [4, 40])
 def test_search_in_groups_is_exact_far_from_the_origin_and_where_single_precision_ends(
-    grouped, far, size, d
+    far, size, d
 ):
     rng = np.random.default_rng(21)
     shape = 10.0 ** -np.arange(d)  # most directions are not in the shadow
@@ -306,7 +300,7 @@ def test_search_in_groups_is_exact_far_from_the_origin_and_where_single_precisio
 
 
 @pytest.mark.exact
-def test_rows_that_differ_in_no_direction_of_their_shadows_are_told_apart(grouped):
+def test_rows_that_differ_in_no_direction_of_their_shadows_are_told_apart():
     rng = np.random.default_rng(22)
     X = np.zeros((400, 30), np.float32)
     X[:, 0] = 1000 * rng.integers(0, 2, 400)
@@ -317,18 +311,18 @@ def test_rows_that_differ_in_no_direction_of_their_shadows_are_told_apart(groupe
 
 
 @pytest.mark.parametrize("spoil", [False, True])
-def test_shadows_that_were_longer_than_rows_would_not_do(grouped, monkeypatch, spoil):
+def test_shadows_that_were_longer_than_rows_would_not_do(monkeypatch, spoil):
     rng = np.random.default_rng(23)
     X, queries = (rng.normal(size=(n, 5)).astype(np.float32) for n in (500, 20))
     if spoil:
-        axes_of = index.axes_of
-        monkeypatch.setattr(index, "axes_of", lambda rows: 1.5 * axes_of(rows))
+        axes_of = rows_module.axes_of
+        monkeypatch.setattr(rows_module, "axes_of", lambda *given: 1.5 * axes_of(*given))
     found = replaced_rows(X).search(queries, 9)[1].tolist()
     assert (found == [slow.nearest(X, query, 9)[1] for query in queries]) is not spoil
 
 
 @pytest.mark.exact
-def test_a_neighbour_in_the_next_group_is_found_by_the_room_for_errors(grouped):
+def test_a_neighbour_in_the_next_group_is_found_by_the_room_for_errors():
     # Shadows lie at about 2000 and are rounded to 12e-5; neighbours are 6e-5 apart.
     step = np.float32(2.0**-14)
     X = np.concatenate([1000 + step * np.arange(640), np.linspace(-3000, -2990, 640)])
@@ -337,7 +331,7 @@ def test_a_neighbour_in_the_next_group_is_found_by_the_room_for_errors(grouped):
     assert_finds(replaced_rows(X), X, queries, 2)
 
 
-def test_a_search_does_not_look_at_groups_that_are_far(grouped):
+def test_a_search_does_not_look_at_groups_that_are_far():
     rng = np.random.default_rng(24)
     X = np.repeat([[0.0, 0], [0, 100], [100, 0], [100, 100]], 64, axis=0)[rng.permutation(256)]
     X = (X + rng.random((256, 2))).astype(np.float32)
@@ -357,13 +351,14 @@ def test_a_search_does_not_look_at_groups_that_are_far(grouped):
 
 
 def test_rows_are_grouped_if_they_vary_in_few_directions():
+    n = LIMITS.grouped
     rng = np.random.default_rng(28)
     for scale, there in ((np.ones(30), False), (0.5 ** np.arange(30), True)):
-        rows = replaced_rows(rng.normal(size=(index.GROUPED, 30)) * scale)
+        rows = replaced_rows(rng.normal(size=(n, 30)) * scale, LIMITS)
         assert (rows.groups is not None) is there
-        rows.append(rng.normal(size=(index.GROUPED, 30)))
-        assert len(rows.groups.order if there else ()) == 2 * there * index.GROUPED
-    few = replaced_rows(rng.normal(size=(index.GROUPED - 1, 30)) * 0.5 ** np.arange(30))
+        rows.append(rng.normal(size=(n, 30)))
+        assert len(rows.groups.order if there else ()) == 2 * there * n
+    few = replaced_rows(rng.normal(size=(n - 1, 30)) * 0.5 ** np.arange(30), LIMITS)
     assert few.groups is None
 
 
@@ -381,37 +376,32 @@ GROUP_OPERATIONS = st.lists(
 def test_grouped_rows_are_a_list_and_their_snapshots_never_change(operations, seed):
     rng = np.random.default_rng(seed)
     expected = grid(rng, 150, 3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "GROUPED", 64)
-        patch.setattr(index, "IN_BOX", 0)
-        rows, taken = replaced_rows(expected), []
-        for what, n in operations:
-            if what == "append":
-                new = grid(rng, n, 3)
-                rows.append(new)
-                expected = np.concatenate([expected, new])
-            elif what == "drop":
-                n = min(n, len(expected))
-                rows.drop(n)
-                expected = expected[n:]
-            elif what == "remove" and len(expected):
-                rows.remove(n % len(expected))
-                expected = np.delete(expected, n % len(expected), axis=0)
-            elif what == "replace":
-                expected = grid(rng, len(expected), 3, levels=5)
-                rows.replace(expected.copy())
-            elif what == "snapshot":
-                taken.append((rows.snapshot(), expected))
-            np.testing.assert_array_equal(rows.live, expected)
-            assert_finds(rows, expected, grid(rng, 3, 3), 4)
-        for picture, then in taken:
-            np.testing.assert_array_equal(picture.live, then)
-            assert_finds(picture, then, grid(rng, 3, 3), 4)
+    rows, taken = replaced_rows(expected, Limits(grouped=64, in_box=0)), []
+    for what, n in operations:
+        if what == "append":
+            new = grid(rng, n, 3)
+            rows.append(new)
+            expected = np.concatenate([expected, new])
+        elif what == "drop":
+            n = min(n, len(expected))
+            rows.drop(n)
+            expected = expected[n:]
+        elif what == "remove" and len(expected):
+            rows.remove(n % len(expected))
+            expected = np.delete(expected, n % len(expected), axis=0)
+        elif what == "replace":
+            expected = grid(rng, len(expected), 3, levels=5)
+            rows.replace(expected.copy())
+        elif what == "snapshot":
+            taken.append((rows.snapshot(), expected))
+        np.testing.assert_array_equal(rows.live, expected)
+        assert_finds(rows, expected, grid(rng, 3, 3), 4)
+    for picture, then in taken:
+        np.testing.assert_array_equal(picture.live, then)
+        assert_finds(picture, then, grid(rng, 3, 3), 4)
 
 
-def test_rows_in_groups_leave_room_for_little_more_than_themselves_however_many_are_dropped(
-    grouped,
-):
+def test_rows_in_groups_leave_room_for_little_more_than_themselves_however_many_are_dropped():
     rng = np.random.default_rng(25)
     rows = replaced_rows(grid(rng, 500, 12))
     most = 0

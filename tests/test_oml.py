@@ -30,9 +30,9 @@ def voting(*args, **params):
 
 
 @pytest.fixture(autouse=True)
-def small_lifts(monkeypatch):
+def small_lifts(limits):
     """Lifts of 40 features: the claims do not depend on their number, the time does."""
-    monkeypatch.setattr(projection, "LIFT_SIZE", 40)
+    limits(lift_size=40)
 
 
 class Gathering(LocalStore):
@@ -406,8 +406,8 @@ def test_scaling_each_feature_does_not_matter_once_they_are_standardised():
 
 @pytest.mark.exact
 @pytest.mark.parametrize("setting", ["default", "linear", "kernel", "fourier", "narrow", "head"])
-def test_a_window_that_holds_all_is_no_window(setting, monkeypatch):
-    monkeypatch.setattr(projection, "LIFT_SIZE", 300)  # more than a window of 180 would get
+def test_a_window_that_holds_all_is_no_window(setting, limits):
+    limits(lift_size=300)  # more than a window of 180 would get
     X, Y = draw(180, seed=25)
     free = voting(random_state=0, **SETTINGS[setting]).fit(X, Y).to_state()["learner"]
     for window in (180, 10**6):

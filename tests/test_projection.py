@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ import reference as slow
 from tagstream import projection
 from tagstream.execution.steps import finish
 from tagstream.labels.read import Labels
-from tagstream.projection import LIFT_SIZE, LIFTS, Choice, choice, choose, first_block, ridge
+from tagstream.limits import LIMITS, Limits
+from tagstream.projection import LIFTS, Choice, choice, choose, first_block
 from tagstream.projection.choice import (
     FACTORS,
     Smoother,
@@ -35,7 +37,9 @@ from tagstream.projection.features import (
     unit_rows,
 )
 from tagstream.projection.ridge import Design
-from tagstream.store.sums import DEAR_LEAF, LEAF, LocalExamples
+from tagstream.store.sums import LocalExamples
+
+ITERATIVE = Limits(direct=10, primal=10)  # hardly anything is solved directly
 
 
 def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
@@ -46,16 +50,16 @@ def draw(seed, n, p, q, *, kept=1.0, noise=0.5):
     return X, (scores > rng.uniform(-0.5, 1, q)).astype(np.uint8)
 
 
-def fitted(examples, choice, *, lift_size=LIFT_SIZE, seed=0, start=None):
+def fitted(examples, choice, *, lift_size=LIMITS.lift_size, seed=0, start=None):
     """Return the projection of examples, and how they are spread."""
     features = finish(make_features(examples, choice, lift_size, seed))
     design = finish(Design.of(examples, features))
     return finish(projection.fit(design, choice.ridge, start=start))
 
 
-def fit(rows, labels, choice, **how):
+def fit(rows, labels, choice, limits=LIMITS, **how):
     """Fit whole arrays, and leave out how they are spread."""
-    return fitted(LocalExamples.of(rows, labels), choice, **how)[0]
+    return fitted(LocalExamples.of(rows, labels, limits=limits), choice, **how)[0]
 
 
 def leading_directions(labels, d):
@@ -79,9 +83,9 @@ def plain(rho):
     return Choice(None, ridge=rho)
 
 
-def auto(X, Y, **changes):
+def auto(X, Y, limits=LIMITS, **changes):
     how = {"scale": None, "lift": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5}
-    examples = LocalExamples.of(X, Labels(Y, None))
+    examples = LocalExamples.of(X, Labels(Y, None), limits=limits)
     size = changes.pop("size", 300)
     return finish(choose(examples, lift_size=size, seed=0, **(how | changes)))[0]
 
@@ -304,13 +308,13 @@ def test_a_lift_is_taken_where_a_line_cannot_tell_and_only_if_allowed():
         assert auto(*draw(6, 80, 6, 3), lift=asked).lift == asked
 
 
-def test_beyond_the_sample_a_lift_must_be_better_by_more_than_chance(monkeypatch):
+def test_beyond_the_sample_a_lift_must_be_better_by_more_than_chance():
     # Where a line is as good as any curve, luck alone decides, on each stream anew.
     drawn = [draw(seed, 200, 5, 3) for seed in range(70, 90)]
 
     def lifts(caution, sample):
-        monkeypatch.setattr(choice, "CAUTION", caution)
-        made = [auto(X, Y, lift="auto", scale="standard", sample=sample) for X, Y in drawn]
+        limits = Limits(caution=caution)
+        made = [auto(X, Y, limits, lift="auto", scale="standard", sample=sample) for X, Y in drawn]
         return sum(one.lift is not None for one in made)
 
     assert lifts(0.0, 50) > lifts(0.25, 50) > lifts(2.0, 50) == 0
@@ -358,8 +362,8 @@ def test_votes_are_counted_for_what_is_known_also_among_equals(n, k, masked):
     assert made.shares.sum() == pytest.approx(0, abs=1e-9)
 
 
-def test_of_many_examples_lifts_are_tried_near_the_last_choice(monkeypatch):
-    monkeypatch.setattr(choice, "LARGE", 150)
+def test_of_many_examples_lifts_are_tried_near_the_last_choice():
+    many = Limits(many_examples=150)
     median = 2.0
     for last, factors in (
         (None, choice.BANDWIDTHS),
@@ -371,13 +375,13 @@ def test_of_many_examples_lifts_are_tried_near_the_last_choice(monkeypatch):
         assert choice._nearby(last, None, median) == factors
     X, Y = draw(7, 200, 4, 3)
     Y = (np.hypot(X[:, :3], X[:, 1:]) < 1).astype(np.uint8)
-    first = auto(X, Y, lift="auto")
+    first = auto(X, Y, many, lift="auto")
     assert first.lift == "kernel"
-    assert auto(X, Y, lift="auto", last=first) == first  # judged again, and found best again
+    assert auto(X, Y, many, lift="auto", last=first) == first  # judged again, and found best again
     far = Choice(None, "kernel", 100 * first.bandwidth)
-    assert auto(X, Y, lift="auto", last=far).bandwidth > first.bandwidth
-    monkeypatch.setattr(choice, "LARGE", 200)
-    assert auto(X, Y, lift="auto", last=far) == first  # not so many: all are tried
+    assert auto(X, Y, many, lift="auto", last=far).bandwidth > first.bandwidth
+    fewer = Limits(many_examples=200)
+    assert auto(X, Y, fewer, lift="auto", last=far) == first  # not so many: all are tried
 
 
 def test_of_a_larger_sample_the_two_best_lifts_of_half_of_it_are_judged(monkeypatch):
@@ -411,11 +415,11 @@ def test_of_a_larger_sample_the_two_best_lifts_of_half_of_it_are_judged(monkeypa
     assert len({id(panel) for panel, _, _ in judged}) == 1
 
 
-def test_without_a_lift_the_ridge_is_sought_on_more_than_the_sample(monkeypatch):
+def test_without_a_lift_the_ridge_is_sought_on_more_than_the_sample():
     X, Y = draw(60, 150, 20, 3)
 
-    def found(lift):
-        examples = LocalExamples.of(X, Labels(Y, None))
+    def found(lift, limits=LIMITS):
+        examples = LocalExamples.of(X, Labels(Y, None), limits=limits)
         how = {"scale": None, "ridge": "auto", "n_neighbors": 5, "rule": 0.5}
         return finish(choose(examples, sample=50, lift=lift, lift_size=300, seed=0, **how))
 
@@ -429,9 +433,7 @@ def test_without_a_lift_the_ridge_is_sought_on_more_than_the_sample(monkeypatch)
     assert is_that_of(made, 150)
     assert not is_that_of(made, 50)
     assert found("kernel")[1] is None
-    monkeypatch.setattr(choice, "SAMPLE", 10)  # too many features
-    monkeypatch.setattr(choice, "RIDGE_SAMPLE", 100)
-    made, design = found(None)
+    made, design = found(None, Limits(sample=10, ridge_sample=100))  # too many features
     assert design is None
     assert is_that_of(made, 100)
     assert not is_that_of(made, 150)
@@ -638,44 +640,39 @@ def test_a_label_nobody_knows_is_projected_to_zero():
 @pytest.mark.parametrize(("n", "p"), [(120, 60), (60, 300)])
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("kind", [sp.csr_matrix, np.asarray])
-def test_the_iterative_solution_is_close_to_the_direct_one(n, p, unknown, kind, monkeypatch):
+def test_the_iterative_solution_is_close_to_the_direct_one(n, p, unknown, kind):
     X, Y = draw(18, n, p, 5, kept=0.1)
     known = np.random.default_rng(19).random(Y.shape) < 0.8 if unknown else None
     labels = Labels(Y if known is None else Y * known, known)
     rows = kind(X)
     direct = fit(rows, labels, plain(5.0))
-    monkeypatch.setattr(ridge, "DIRECT", 10)
-    monkeypatch.setattr(ridge, "PRIMAL", 10)
-    close = fit(rows, labels, plain(5.0))
-    again = fit(rows, labels, plain(5.0), start=close)
+    close = fit(rows, labels, plain(5.0), ITERATIVE)
+    again = fit(rows, labels, plain(5.0), ITERATIVE, start=close)
     scale = direct(rows).std()
     assert 0 < np.abs(close(rows) - direct(rows)).max() < 0.02 * scale
     assert np.abs(again(rows) - direct(rows)).max() < 0.02 * scale
 
 
 @pytest.mark.parametrize(("constant", "share"), [(7, 1e-8), (1000, 1e-4)])
-def test_a_constant_column_does_not_spoil_the_iterative_solution(constant, share, monkeypatch):
+def test_a_constant_column_does_not_spoil_the_iterative_solution(constant, share):
     X, Y = draw(43, 400, 300, 3, kept=0.1)
     X[:, 0] = constant
     rows, labels = sp.csr_matrix(X), Labels(Y, None)
     rho = share * float((centred(X) ** 2).sum())
     direct = fit(rows, labels, plain(rho))
-    monkeypatch.setattr(ridge, "DIRECT", 5)
-    monkeypatch.setattr(ridge, "PRIMAL", 5)
-    assert np.abs(fit(rows, labels, plain(rho))(rows) - direct(rows)).max() < 0.1
-    assert np.isfinite(fit(rows, labels, plain(1e-60))(rows)).all()
+    close = fit(rows, labels, plain(rho), ITERATIVE)
+    assert np.abs(close(rows) - direct(rows)).max() < 0.1
+    assert np.isfinite(fit(rows, labels, plain(1e-60), ITERATIVE)(rows)).all()
 
 
-def test_of_many_examples_too_warm_rounds_set_out_from_the_last_fit(monkeypatch):
-    monkeypatch.setattr(ridge, "DIRECT", 10)
-    monkeypatch.setattr(ridge, "PRIMAL", 10)
+def test_of_many_examples_too_warm_rounds_set_out_from_the_last_fit():
     X, Y = draw(12, 300, 400, 3, kept=0.1)
     X, labels = sp.csr_matrix(X), Labels(Y, None)
-    start = fit(X[:240], Labels(Y[:240], None), plain(5.0))
+    start = fit(X[:240], Labels(Y[:240], None), plain(5.0), ITERATIVE)
     made = []
-    for large in (300, 299):
-        monkeypatch.setattr(ridge, "LARGE", large)
-        made.append(fit(X, labels, plain(5.0), start=start))
+    for many in (300, 299):
+        limits = replace(ITERATIVE, many_examples=many)
+        made.append(fit(X, labels, plain(5.0), limits, start=start))
     np.testing.assert_allclose(made[0].P, made[1].P, atol=1e-5)
     np.testing.assert_allclose(made[0].c, made[1].c, atol=1e-5)
     assert not np.allclose(made[0].P, start.P, atol=1e-3)
@@ -683,17 +680,13 @@ def test_of_many_examples_too_warm_rounds_set_out_from_the_last_fit(monkeypatch)
 
 @pytest.mark.parametrize("n_filled", [0, FILLED + 3])
 @pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_a_warm_start_is_improved_by_textbook_rounds_over_all_leaves(rounds, n_filled, monkeypatch):
-    monkeypatch.setattr(ridge, "DIRECT", 10)
-    monkeypatch.setattr(ridge, "PRIMAL", 10)
-    monkeypatch.setattr(ridge, "LARGE", 10)
-    monkeypatch.setattr(ridge, "WARM_ROUNDS", rounds)
+def test_a_warm_start_is_improved_by_textbook_rounds_over_all_leaves(rounds, n_filled):
+    limits = replace(ITERATIVE, many_examples=10, warm_rounds=rounds, leaf=64)
     X, Y = draw(13, 300, 400, 3, kept=0.1)
     X[:, :n_filled] += 0.5
     rows, rho = sp.csr_matrix(X), 5.0
-    examples = LocalExamples.of(rows, Labels(Y, None))
-    examples.leaf = 64
-    start = fit(rows[:200], Labels(Y[:200], None), plain(rho))
+    examples = LocalExamples.of(rows, Labels(Y, None), limits=limits)
+    start = fit(rows[:200], Labels(Y[:200], None), plain(rho), limits)
     made = fitted(examples, plain(rho), start=start)[0]
 
     X, T = centred(X.astype(float)), Y - Y.mean(axis=0)
@@ -710,11 +703,10 @@ def test_a_warm_start_is_improved_by_textbook_rounds_over_all_leaves(rounds, n_f
     np.testing.assert_allclose(made.dense, P, atol=1e-5)
 
 
-def test_wide_dense_rows_too_are_solved_by_rounds(monkeypatch):
+def test_wide_dense_rows_too_are_solved_by_rounds():
     X, Y = draw(14, 300, 400, 3)
     direct = fit(X, Labels(Y, None), plain(100.0))
-    monkeypatch.setattr(ridge, "DIRECT", 10)
-    made = fit(X, Labels(Y, None), plain(100.0))
+    made = fit(X, Labels(Y, None), plain(100.0), Limits(direct=10))
     assert 0 < np.abs(made(X) - direct(X)).max() < 0.01
 
 
@@ -822,9 +814,8 @@ def test_many_rows_are_lifted_in_blocks(kind, monkeypatch):
     X, Y = draw(57, 200, 5, 3)
     choice = Choice("standard", kind, 2.0, 0.5)
     whole = fit(X, Labels(Y, None), choice, lift_size=30)(X)
-    monkeypatch.setattr("tagstream.store.sums.LEAF", 64)
-    monkeypatch.setattr("tagstream.projection.ridge.LIFTED", 64)
-    np.testing.assert_allclose(fit(X, Labels(Y, None), choice, lift_size=30)(X), whole, atol=1e-6)
+    made = fit(X, Labels(Y, None), choice, Limits(leaf=64), lift_size=30)
+    np.testing.assert_allclose(made(X, at_a_time=64), whole, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["kernel", "fourier"])
@@ -974,7 +965,8 @@ def test_examples_of_several_leaves_are_fitted_like_those_of_one(kind):
     rows, labels = sp.csr_matrix(X) if kind == "sparse" else X, Labels(Y, None)
     chosen = Choice(None, "kernel" if kind == "kernel" else None, 2.0, 1.0)
     whole = fit(rows, labels, chosen, lift_size=20)
-    far = np.arange(90) * ((DEAR_LEAF if kind == "kernel" else LEAF) // 8)  # eight to a leaf
+    leaf = LIMITS.dear_leaf if kind == "kernel" else LIMITS.leaf
+    far = np.arange(90) * (leaf // 8)  # eight to a leaf
     held = LocalExamples(rows, lambda part: Labels(Y[part], None), far)
     made = fitted(held, chosen, lift_size=20)[0]
     np.testing.assert_allclose(made(rows), whole(rows), atol=1e-6 if kind == "sparse" else 1e-8)
@@ -982,14 +974,13 @@ def test_examples_of_several_leaves_are_fitted_like_those_of_one(kind):
 
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("kind", ["kernel", "fourier"])
-def test_a_lift_wider_than_what_is_solved_directly_works(kind, unknown, monkeypatch):
+def test_a_lift_wider_than_what_is_solved_directly_works(kind, unknown):
     X, Y = draw(66, 120, 4, 3)
     known = np.random.default_rng(67).random(Y.shape) < 0.8 if unknown else None
     labels = Labels(Y if known is None else Y * known, known)
     chosen = Choice(None, kind, 2.0, 5.0)
     direct = fit(X, labels, chosen, lift_size=80)
-    monkeypatch.setattr(ridge, "DIRECT", 40)
-    close = fit(X, labels, chosen, lift_size=80)
+    close = fit(X, labels, chosen, Limits(direct=40), lift_size=80)
     assert np.abs(close(X) - direct(X)).max() < 0.05
 
 
@@ -1062,20 +1053,15 @@ def test_filled_columns_are_a_dense_block_and_products_of_two_blocks_add(filled,
 @pytest.mark.parametrize("scale", [None, "standard"])
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("iterative", [False, True])
-def test_a_fit_of_two_blocks_is_that_of_the_dense_rows(
-    n, p, scale, unknown, iterative, monkeypatch
-):
+def test_a_fit_of_two_blocks_is_that_of_the_dense_rows(n, p, scale, unknown, iterative):
     X, Y = beside(40, n, p)
     known = np.random.default_rng(19).random(Y.shape) < 0.8 if unknown else None
     labels, rows = Labels(Y if known is None else Y * known, known), sp.csr_matrix(X)
     chosen = Choice(scale, ridge=5.0)
     expected = fit(X, labels, chosen)
-    if iterative:
-        monkeypatch.setattr(ridge, "DIRECT", 10)
-        monkeypatch.setattr(ridge, "PRIMAL", 10)
-        monkeypatch.setattr(ridge, "ROUNDS", 200)
-    made, spread = fitted(LocalExamples.of(rows, labels), chosen)
-    again = fit(rows, labels, chosen, start=made)
+    limits = replace(ITERATIVE, rounds=200) if iterative else LIMITS
+    made, spread = fitted(LocalExamples.of(rows, labels, limits=limits), chosen)
+    again = fit(rows, labels, chosen, limits, start=made)
     np.testing.assert_array_equal(made.columns, np.flatnonzero(X.any(axis=0)))
     close = 0.02 if iterative else 1e-4
     np.testing.assert_allclose(made(rows), expected(X), atol=close)

@@ -16,14 +16,14 @@ import scipy.sparse as sp
 import checks
 import reference as slow
 from checks import assert_same_state
-from tagstream import OML, load_model, make_stream, projection, save_model
+from tagstream import OML, load_model, make_stream, save_model
 from tagstream.core.inputs import inputs_of
 from tagstream.evidence.fastmap import BLIND, FastMap
 from tagstream.files.upgrade import from_format_2
-from tagstream.labels import read as labels_module
 from tagstream.labels.read import Labels
+from tagstream.limits import Limits
 from tagstream.metric.space import ConvexSpace, Coordinates, Space
-from tagstream.projection import Reduction, reduction
+from tagstream.projection import Reduction
 from tagstream.store.sums import LocalExamples
 
 VOTES = {"head": False, "decide": 0.5}
@@ -31,16 +31,15 @@ PLAIN = {"scale": None, "lift": None, "ridge": 2.0}
 
 
 @pytest.fixture
-def early(monkeypatch):
+def early(limits):
     """Reduce more than 4 labels, to at most 4 directions."""
-    monkeypatch.setattr(projection, "MANY", 4)
-    monkeypatch.setattr(reduction, "RANK", 4)
+    limits(many_labels=4, rank=4)
 
 
 @pytest.fixture
-def whole(monkeypatch):
+def whole(limits):
     """Reduce more than 4 labels, to as many directions as there are."""
-    monkeypatch.setattr(projection, "MANY", 4)
+    limits(many_labels=4)
 
 
 def draw(n=150, p=8, q=9, seed=0, sparse=False):
@@ -56,8 +55,9 @@ def zipf_labels(n, q, seed=0):
     return (rng.random((n, q)) < topics[rng.integers(0, 30, n)]).astype(np.uint8)
 
 
-def examples_of(Y, known=None):
-    return LocalExamples.of(np.zeros((len(Y), 1), np.float32), Labels(Y, known))
+def examples_of(Y, known=None, **limits):
+    rows = np.zeros((len(Y), 1), np.float32)
+    return LocalExamples.of(rows, Labels(Y, known), limits=Limits(**limits))
 
 
 def feed(model, X, Y, cuts):
@@ -70,14 +70,13 @@ def feed(model, X, Y, cuts):
 
 
 @pytest.mark.parametrize("begun", [None, 5, 300])
-def test_directions_are_orthonormal_and_carry_nearly_the_most_variance(monkeypatch, begun):
-    monkeypatch.setattr(reduction, "RANK", 20)
+def test_directions_are_orthonormal_and_carry_nearly_the_most_variance(begun):
     Y = zipf_labels(3000, 300)
     last = None  # of a few examples with fewer labels, or of half of them
     if begun is not None:
-        last = Reduction.of(examples_of(Y[: 5 * begun, :250]), seed=0)
+        last = Reduction.of(examples_of(Y[: 5 * begun, :250], rank=20), seed=0)
         last = Reduction(last.B[:, :begun], last.middle)
-    made = Reduction.of(examples_of(Y), seed=0, last=last)
+    made = Reduction.of(examples_of(Y, rank=20), seed=0, last=last)
     B = made.B.astype(float)
     assert B.shape == (300, 20)
     np.testing.assert_allclose(B.T @ B, np.eye(20), atol=1e-6)
@@ -101,13 +100,12 @@ def test_there_are_no_directions_without_variance(masked):
 
 
 @pytest.mark.exact
-def test_directions_follow_from_examples_and_seed_alone(monkeypatch):
-    monkeypatch.setattr("tagstream.store.sums.LEAF", 64)
+def test_directions_follow_from_examples_and_seed_alone():
     Y = zipf_labels(300, 40)
-    one = Reduction.of(examples_of(Y), seed=3)
-    other = Reduction.of(examples_of(Y), seed=3)
+    one = Reduction.of(examples_of(Y, leaf=64), seed=3)
+    other = Reduction.of(examples_of(Y, leaf=64), seed=3)
     np.testing.assert_array_equal(one.B, other.B)
-    assert (Reduction.of(examples_of(Y), seed=4).B != one.B).any()
+    assert (Reduction.of(examples_of(Y, leaf=64), seed=4).B != one.B).any()
 
 
 def test_coordinates_and_labels_are_the_products_that_they_stand_for():
@@ -240,12 +238,12 @@ def test_the_fast_map_in_coordinates_equals_the_naive_one(sparse):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("how", [{}, {"step": "convex"}, {"window": 60}])
 def test_with_a_direction_for_every_label_it_is_the_learner_without_a_reduction(
-    whole, monkeypatch, sparse, how
+    whole, limits, sparse, how
 ):
     """Up to rounding: B has single precision, and so have codes."""
     X, Y = draw(sparse=sparse)
     reduced = OML(random_state=0, **PLAIN, **VOTES, **how).partial_fit(X, Y)
-    monkeypatch.setattr(projection, "MANY", 512)
+    limits(many_labels=512)
     full = OML(random_state=0, **PLAIN, **VOTES, **how).partial_fit(X, Y)
     assert reduced._embedding.reduction is not None
     assert full._embedding.reduction is None
@@ -271,8 +269,8 @@ SETTINGS = {
 @pytest.mark.exact
 @pytest.mark.parametrize("form", ["dense", "sparse", "unknown"])
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_state_does_not_depend_on_the_cuts(early, monkeypatch, setting, form):
-    monkeypatch.setattr(projection, "LIFT_SIZE", 40)
+def test_the_state_does_not_depend_on_the_cuts(early, limits, setting, form):
+    limits(lift_size=40)
     X, Y = draw(120, sparse=form == "sparse")
     if form == "unknown":
         Y = np.where(np.random.default_rng(8).random(Y.shape) < 0.1, np.nan, Y)
@@ -303,8 +301,8 @@ VARIANTS = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__[6:])
-def test_the_contract_of_all_learners_holds(monkeypatch, check, variant):
-    monkeypatch.setattr(projection, "MANY", 2)
+def test_the_contract_of_all_learners_holds(limits, check, variant):
+    limits(many_labels=2)
     params = VARIANTS[variant]
     if check in (checks.check_learns, checks.check_a_new_label_is_learnt):
         params = params | {"window": 200} if "window" in params else params
@@ -389,11 +387,11 @@ def test_what_is_saved_goes_on_as_if_it_had_not_been(early, tmp_path):
     assert_same_state(again.to_state(), model.to_state())
 
 
-def test_a_state_from_before_there_was_a_reduction_is_read(monkeypatch):
+def test_a_state_from_before_there_was_a_reduction_is_read(limits):
     X, Y = draw()
     state = OML(random_state=0).partial_fit(X, Y).to_state()
     assert state["learner"].pop("reduction") is None
-    monkeypatch.setattr(projection, "MANY", 4)  # its labels are many by now
+    limits(many_labels=4)  # its labels are many by now
     for name in ("n_fits", "fitted_at"):
         del state["learner"][name]
     for name in ("any", "drawn"):
@@ -447,8 +445,8 @@ def many(n, q, p=40, seed=10):
 
 
 @pytest.mark.parametrize("step", ["exact", "convex"])
-def test_nothing_has_the_size_of_labels_times_labels(monkeypatch, step):
-    monkeypatch.setattr(reduction, "RANK", 32)
+def test_nothing_has_the_size_of_labels_times_labels(limits, step):
+    limits(rank=32)
     q = 8000
     X, Y = many(130, q)
     OML(random_state=0, step=step).partial_fit(*many(60, q)).predict_sets(X[:2])  # compile
@@ -463,28 +461,28 @@ def test_nothing_has_the_size_of_labels_times_labels(monkeypatch, step):
 
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("cells", [1, 2000])
-def test_sparse_labels_are_learnt_like_dense_ones_and_stay_sparse(monkeypatch, named, cells):
+def test_sparse_labels_are_learnt_like_dense_ones_and_stay_sparse(limits, named, cells):
     X, Y = many(90, 40)
     dense = Y.toarray()
     if named:
         sets = [{f"{j:02}" for j in row.indices} for row in Y]
         sets[7] = None
         whole = OML(random_state=0).partial_fit(X, sets).to_state()
-        monkeypatch.setattr(labels_module, "MOST_CELLS", cells)
+        limits(dense_cells=cells)
         other = OML(random_state=0).partial_fit(X, sets).to_state()
     else:
         names = [f"{j:02}" for j in range(39, -1, -1)]
         first = dense[:30], names[::-1]
         whole = OML(random_state=0).partial_fit(X[:30], *first)
         whole = whole.partial_fit(X[30:], dense[30:], classes=names).to_state()
-        monkeypatch.setattr(labels_module, "MOST_CELLS", cells)
+        limits(dense_cells=cells)
         other = OML(random_state=0).partial_fit(X[:30], *first)
         other = other.partial_fit(X[30:], Y[30:], classes=names).to_state()
     assert_same_state(other, whole)
 
 
-def test_sparse_labels_that_are_not_labels_change_nothing(monkeypatch):
-    monkeypatch.setattr(labels_module, "MOST_CELLS", 10)
+def test_sparse_labels_that_are_not_labels_change_nothing(limits):
+    limits(dense_cells=10)
     X, Y = many(60, 40)
     model = OML(random_state=0).partial_fit(X, Y)
     before = model.to_state()

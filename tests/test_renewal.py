@@ -11,11 +11,7 @@ import scipy.sparse as sp
 
 from checks import assert_same_state
 from tagstream import OML
-from tagstream.engine import embedding
-from tagstream.execution import schedule
 from tagstream.execution.steps import Slowly
-from tagstream.learners import oml
-from tagstream.store import sums as examples
 
 SETTINGS = {
     "default": {},
@@ -30,15 +26,10 @@ SETTINGS = {
 
 
 @pytest.fixture(autouse=True)
-def early(monkeypatch):
+def early(limits):
     """Have fits of few examples take effect later, keep features, and take small leaves."""
-    monkeypatch.setattr(schedule, "CHOSEN_AT_ONCE", 22)
-    monkeypatch.setattr(schedule, "AT_ONCE", 30)
-    monkeypatch.setattr(schedule, "LEAST", 2)
-    monkeypatch.setattr(schedule, "SHARE", 12)
-    monkeypatch.setattr(embedding, "KEPT", 40)
-    monkeypatch.setattr(examples, "DEAR_LEAF", 8)
-    monkeypatch.setattr(examples, "LEAF", 32)
+    limits(chosen_at_once=22, fitted_at_once=30, least_delay=2, delay_share=12)
+    limits(features_kept=40, dear_leaf=8, leaf=32)
 
 
 def draw(n, setting, p=5, q=4, seed=0):
@@ -124,11 +115,11 @@ def test_the_state_depends_on_events_alone(setting, seed):
 
 @pytest.mark.exact
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_steps_may_be_done_in_any_rhythm(setting, monkeypatch):
+def test_steps_may_be_done_in_any_rhythm(setting, limits):
     X, Y = draw(300, setting)
     made = []
     for patience in (0.0, 0.001, 60.0):
-        monkeypatch.setattr(oml, "PATIENCE", patience)
+        limits(patience=patience)
         model = model_of(setting)
         for i in range(300):
             model.partial_fit(X[i : i + 1], Y[i : i + 1])
@@ -148,8 +139,8 @@ def test_a_fit_is_that_of_the_examples_at_its_beginning_and_takes_effect_later()
     assert model._renewal is None
 
 
-def test_one_example_does_one_step_and_a_block_leaves_them_to_the_end(monkeypatch):
-    monkeypatch.setattr(oml, "PATIENCE", 0.0)
+def test_one_example_does_one_step_and_a_block_leaves_them_to_the_end(monkeypatch, limits):
+    limits(patience=0.0)
     steps, step = [], Slowly.step
 
     def spy(self):
@@ -160,7 +151,7 @@ def test_one_example_does_one_step_and_a_block_leaves_them_to_the_end(monkeypatc
     monkeypatch.setattr(Slowly, "step", spy)
     model.learn_one(X[0], Y[0])
     assert len(steps) == 1
-    monkeypatch.setattr(oml, "FEW_ROWS", 1)
+    limits(few_rows=1)
     model.partial_fit(X[1:3], Y[1:3])
     assert len(steps) == 1
     assert model._renewal is not None

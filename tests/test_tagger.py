@@ -14,7 +14,6 @@ from tagstream import KNN, OLANSGD, OML, Tagger
 from tagstream.checks import DataError
 from tagstream.data import Batch, iter_csv, iter_jsonl
 from tagstream.persist import save
-from tagstream.projection import ridge
 from tagstream.tagger import Learnt
 from tagstream.text import Columns, Encoder, Text
 
@@ -100,10 +99,8 @@ def embed(texts):
 
 
 @pytest.mark.parametrize("window", [None, 70])
-def test_beside_an_encoder_the_state_does_not_depend_on_cuts_or_on_a_file(
-    window, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(ridge, "DIRECT", 40)  # beyond it by conjugate gradients
+def test_beside_an_encoder_the_state_does_not_depend_on_cuts_or_on_a_file(window, tmp_path, limits):
+    limits(direct=40)  # beyond it by conjugate gradients
     some, whole, other = records(150, seed=2), *(
         Tagger(OML(random_state=0, window=window), featurizer=Encoder(embed)) for _ in range(2)
     )  # fmt: skip

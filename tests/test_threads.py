@@ -11,7 +11,6 @@ from tagstream import KNN, OML, make_stream
 from tagstream.execution import threads
 from tagstream.execution.threads import in_threads
 from tagstream.labels.read import Labels
-from tagstream.learners import neighbors
 from tagstream.store.sums import LocalExamples
 
 
@@ -72,10 +71,10 @@ def test_sums_over_leaves_do_not_depend_on_threads(monkeypatch):
 
 @pytest.mark.exact
 @pytest.mark.parametrize("learner", [OML, KNN])
-def test_predictions_in_bulk_do_not_depend_on_threads(learner, monkeypatch):
+def test_predictions_in_bulk_do_not_depend_on_threads(learner, monkeypatch, limits):
     stream = make_stream(400, p=8, q=8, n_factors=4, seed=4)
     model = learner().fit(stream.X[:200], stream.Y[:200])
-    monkeypatch.setattr(neighbors, "SHARED", 23)
+    limits(shared=23)
     alone = np.concatenate([model.predict_proba(row[None]) for row in stream.X[200:]])
     for several in (1, 3):
         monkeypatch.setattr(threads, "n_threads", lambda several=several: several)

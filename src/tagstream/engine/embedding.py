@@ -39,6 +39,7 @@ from tagstream.execution.schedule import FIRST_FIT, is_full, next_choice
 from tagstream.execution.steps import PAUSE, Steps
 from tagstream.execution.threads import ONE_BLAS_THREAD
 from tagstream.labels.read import Labels
+from tagstream.limits import LIMITS, Limits
 from tagstream.metric.space import Coordinates, Space
 from tagstream.projection.ridge import Spread
 from tagstream.store import changes
@@ -56,7 +57,6 @@ STATE = (
     "space", "projection", "reduction", "choice", "moments", "seed", "next_fit", "next_choice",
     "n_fits", "fitted_at",
 )  # fmt: skip
-KEPT = 1000  # dense examples from which on features stay until the next choice
 Moments = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 LARGEST_LIFT = 1 << 28  # numbers of a lift of sparse rows, which it fills in
 
@@ -126,6 +126,8 @@ class Embedding:
     space : Space
     seed : int
         Of random features.
+    limits : Limits, optional
+        From which sizes on things are done in another way.
 
     Attributes
     ----------
@@ -145,8 +147,8 @@ class Embedding:
         After how many examples the fit began that is in effect; 0 before the first.
     """
 
-    def __init__(self, space: Space, seed: int) -> None:
-        self.space, self.seed = space, seed
+    def __init__(self, space: Space, seed: int, limits: Limits = LIMITS) -> None:
+        self.space, self.seed, self.limits = space, seed, limits
         self.projection: projection.Projection | None = None
         self.reduction: projection.Reduction | None = None
         self.choice: projection.Choice | None = None
@@ -223,7 +225,7 @@ class Embedding:
         """Have ``q`` labels from now on; no distance changes."""
         if self.reduction is not None:  # a new label is unseen until its directions are sought
             return
-        if q > projection.MANY and self.projection is None:
+        if q > self.limits.many_labels and self.projection is None:
             self.reduction = projection.Reduction.empty()
             self.space.change(np.zeros((0, len(self.space.V))))
             return
@@ -282,8 +284,9 @@ class Embedding:
         full = is_full(t, window)
         # In a full window fits must be cheap, and a quarter of it is enough to choose by.
         half, quarter = (window or 0) // 2, (window or 0) // 4
-        lift_size = min(projection.LIFT_SIZE, max(100, half)) if full else projection.LIFT_SIZE
-        keeps = window is None and not examples.sparse and len(examples) >= KEPT
+        limits = self.limits
+        lift_size = min(limits.lift_size, max(100, half)) if full else limits.lift_size
+        keeps = window is None and not examples.sparse and len(examples) >= limits.features_kept
         due, design = self.chooses(t), None
         self._reduce(examples, store.facts.n_labels, due)
         yield PAUSE
@@ -292,7 +295,7 @@ class Embedding:
         if keeps and self._sums is None and store.facts.in_process:
             self._sums = Tree()
         if due:
-            size = min(projection.SAMPLE, max(64, quarter)) if full else projection.SAMPLE
+            size = min(limits.sample, max(64, quarter)) if full else limits.sample
             newest = newest_of_each(contents)
             among = newest if len(newest) < len(contents) else None
             yield PAUSE
@@ -369,7 +372,7 @@ class Embedding:
         only the mean of the labels is brought up to date.
         """
         old = self.reduction
-        if q <= projection.MANY:
+        if q <= self.limits.many_labels:
             if old is None:
                 return
             self.reduction, C = None, np.zeros((q, old.r))
@@ -444,21 +447,22 @@ class Embedding:
         p: int,
         q: int,
         sparse: bool,
+        limits: Limits = LIMITS,
     ) -> Self:
         """Return what :meth:`dump` described, for ``p`` features and ``q`` labels.
 
         ``space`` is an empty one of the right kind, ``lift`` the one that was asked for.
         """
-        if sparse and lift in projection.LIFTS[:2] and p * projection.LIFT_SIZE > LARGEST_LIFT:
+        if sparse and lift in projection.LIFTS[:2] and p * limits.lift_size > LARGEST_LIFT:
             raise ValueError(
-                f"a lift must hold at most {LARGEST_LIFT} numbers, got {p * projection.LIFT_SIZE}"
+                f"a lift must hold at most {LARGEST_LIFT} numbers, got {p * limits.lift_size}"
             )
         check_number("seed", state["seed"], kind=int, least=0, most=2.0**31)
         for name in ("next_fit", "next_choice"):
             check_number(name, state[name], kind=int, least=1, most=2.0**60)
         for name in ("n_fits", "fitted_at"):
             check_number(name, state[name], kind=int, least=0, most=2.0**60)
-        made, fitted = cls(space, state["seed"]), state["projection"] is not None
+        made, fitted = cls(space, state["seed"], limits), state["projection"] is not None
         width = q
         if state["reduction"] is not None:
             made.reduction = projection.Reduction.load(state["reduction"], q)

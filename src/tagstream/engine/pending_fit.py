@@ -24,6 +24,7 @@ from tagstream.evidence.fastmap import FEW, FastMap
 from tagstream.evidence.scoring import Belief
 from tagstream.execution.steps import Slowly, Steps
 from tagstream.labels.read import Labels
+from tagstream.limits import LIMITS, Limits
 from tagstream.metric.space import Space
 from tagstream.projection.ridge import Spread
 from tagstream.store.protocol import Store
@@ -168,13 +169,16 @@ class Renewal:
         p: int,
         q: int,
         sparse: bool,
+        limits: Limits = LIMITS,
     ) -> Renewal:
         """Return what :meth:`dump` described; parameters as those of :meth:`Embedding.load`."""
         keys = ("at", "embedding", "turn", "fast", "mean", "deviation", "any", "drawn", "honest")
         expect_keys("the fit", state, *keys)
         check_number("at", state["at"], kind=int, least=1, most=2.0**60)
         expect_keys("the fit's embedding", state["embedding"], *STATE)
-        twin = Embedding.load(state["embedding"], space, lift=lift, p=p, q=q, sparse=sparse)
+        twin = Embedding.load(
+            state["embedding"], space, lift=lift, p=p, q=q, sparse=sparse, limits=limits
+        )
         project = twin.projection
         if project is None:
             raise ValueError("a fit under way must have a projection, got none")

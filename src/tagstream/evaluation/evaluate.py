@@ -810,7 +810,8 @@ def _as_matrix(Y: Any) -> Any:
     """Return label sets, or one label per item, as a 0/1 matrix; a column for each as it is met."""
     if sp.issparse(Y) or not (is_label_sets(Y) or n_dims(Y) == 1):
         return Y
-    (found, _), *_, blank = read_labels(Y, None, [])
+    batch = read_labels(Y, None, [])
+    found, blank = batch.labels.Y, batch.blank
     if blank is None or not blank.any():
         return found
     values = _dense(found).astype(np.float64)

@@ -7,14 +7,13 @@ on average.
 
 from __future__ import annotations
 
+from tagstream.limits import LIMITS, Limits
+
 __all__ = ["FIRST_FIT", "delay", "is_full", "next_choice", "next_fit"]
 
 FIRST_FIT = 20  # examples before the first fit
 GROWTH = 8  # a fit follows when an eighth more examples have been seen,
 LARGE, LARGE_GROWTH = 4096, 4  # or a quarter where there are many, or as many as the window holds
-# Stored examples below which a fit takes no time to speak of: with a choice, and without.
-CHOSEN_AT_ONCE, AT_ONCE = 256, 1024
-SHARE, LEAST = 64, 16  # a fit takes effect a 64th later, but no fewer examples than that
 WINDOWS = 4  # windows between two choices, once the window is full
 
 
@@ -38,7 +37,7 @@ def next_fit(t: int, window: int | None) -> int:
     return t + t // (GROWTH if t < LARGE else LARGE_GROWTH)
 
 
-def delay(t: int, window: int | None, *, chooses: bool) -> int:
+def delay(t: int, window: int | None, *, chooses: bool, limits: Limits = LIMITS) -> int:
     """Return after how many further examples the fit of ``t`` examples takes effect.
 
     Meanwhile it is made, in steps; it is in effect before the next one begins.
@@ -51,7 +50,9 @@ def delay(t: int, window: int | None, *, chooses: bool) -> int:
     (312, 0)
     """
     n = t if window is None else min(t, window)
-    return 0 if n < (CHOSEN_AT_ONCE if chooses else AT_ONCE) else max(n // SHARE, LEAST)
+    if n < (limits.chosen_at_once if chooses else limits.fitted_at_once):
+        return 0
+    return max(n // limits.delay_share, limits.least_delay)
 
 
 def next_choice(t: int, window: int | None) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from tagstream.checks import check_number, expect_keys
 from tagstream.files import persist
 from tagstream.learners.estimator import StreamClassifier
-from tagstream.store import sums as _examples
+from tagstream.limits import LIMITS, Limits
 from tagstream.store.local import LocalStore
 from tagstream.store.ray.home import Home
 from tagstream.store.ray.segments import Held, cut, n_rows, numbers_of
@@ -58,6 +58,8 @@ class RayStore:
     >>> OML(store=store).store is store
     True
     """
+
+    _limits: ClassVar[Limits] = LIMITS
 
     def __init__(
         self,
@@ -115,10 +117,10 @@ class RayStore:
         self.close()
 
     def _check_segment(self) -> None:
-        leaves, rest = divmod(self.segment, _examples.LEAF)
+        leaves, rest = divmod(self.segment, self._limits.leaf)
         if rest or leaves.bit_count() != 1:
             raise ValueError(
-                f"segment must be {_examples.LEAF} times a power of two, got {self.segment}"
+                f"segment must be {self._limits.leaf} times a power of two, got {self.segment}"
             )
 
     def open(self, n_features: int, *, sparse: bool, window: int | None = None) -> ShardedStore:
@@ -127,7 +129,8 @@ class RayStore:
         self.connect()
         home = Home(self.shards, self.folder, self.timeout, self.cpus)
         self._homes.add(home)
-        return ShardedStore(home, LocalStore(n_features, sparse=sparse), self.segment, window)
+        first = LocalStore(n_features, sparse=sparse, limits=self._limits)
+        return ShardedStore(home, first, self.segment, window)
 
     def load(self, state: Any, *, sparse: bool, window: int | None) -> ShardedStore:
         """Return a store with what a file or a saved folder holds."""
@@ -155,7 +158,7 @@ class RayStore:
             made.add_sealed(part, number)
             start = stop
         rest = cut(state, start, n)
-        made.set_open(LocalStore.load(rest, sparse=sparse, window=None))
+        made.set_open(LocalStore.load(rest, sparse=sparse, window=None, limits=self._limits))
         return made
 
     def _load_folder(self, state: Any, *, sparse: bool, window: int | None) -> ShardedStore:
@@ -165,7 +168,7 @@ class RayStore:
         )  # fmt: skip
         if state["segment"] != self.segment:
             raise ValueError(f"segment must be {state['segment']} as saved, got {self.segment}")
-        rest = LocalStore.load(state["open"], sparse=sparse, window=None)
+        rest = LocalStore.load(state["open"], sparse=sparse, window=None, limits=self._limits)
         held = Held(**{name: bool(value) for name, value in state["held"].items()})
         made = self.open(rest.facts.n_features, sparse=sparse, window=window)
         made.set_past(held, state["n_forgotten"])

@@ -18,6 +18,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from tagstream.checks import Bools, Bytes
+from tagstream.limits import LIMITS, Limits
 
 __all__ = [
     "Batch",
@@ -33,7 +34,6 @@ __all__ = [
 
 
 LARGEST_TABLE = 1 << 22  # letters in an array of names, of four bytes each
-MOST_CELLS = 1 << 26  # items times labels of a batch that is read into one array
 
 
 class Labels(NamedTuple):
@@ -72,6 +72,7 @@ class Batch(NamedTuple):
     single: bool  # every item has exactly one label, given as a 1-D y
     dtype: np.dtype[Any]  # of the predictions
     blank: Bools | None = None  # items given as None; Labels.known has no column to say it by
+    dense_cells: int = LIMITS.dense_cells  # items times labels that are made dense at a time, × 8
 
     @property
     def n(self) -> int:
@@ -82,7 +83,7 @@ class Batch(NamedTuple):
     def most(self) -> int:
         """How many items may be made dense at a time."""
         whole = not sp.issparse(self.labels.Y)
-        return max(self.n, 1) if whole else max(1, MOST_CELLS // (8 * len(self.names)))
+        return max(self.n, 1) if whole else max(1, self.dense_cells // (8 * len(self.names)))
 
     def widths(self) -> npt.NDArray[np.int64]:
         """Return one more than the last column that each item has, (n,); 0 without labels."""
@@ -159,7 +160,7 @@ def _as_list(Y: Any) -> Any:
     return sets
 
 
-def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
+def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable], cells: int) -> Batch:
     names = list(names)
     column = {name: j for j, name in enumerate(names)}
     for name in () if classes is None else classes:
@@ -178,7 +179,7 @@ def _read_sets(Y: Sequence[Any], classes: Any, names: list[Hashable]) -> Batch:
             met[key] = [column[plain(name)] for name in item]
         columns.append(met[key])
     blank = np.array([c is None for c in columns]) if None in columns else None
-    if len(Y) * len(column) > MOST_CELLS:
+    if len(Y) * len(column) > cells:
         rows = [sorted(set(c or [])) for c in columns]
         ends = np.cumsum([0, *map(len, rows)])
         indices = np.concatenate([np.array(c, np.int64) for c in rows])
@@ -312,13 +313,17 @@ def read_indicator(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
     return Batch(Labels(placed, known), new, len(new), False, dtype)
 
 
-def read_labels(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
+def read_labels(Y: Any, classes: Any, names: list[Hashable], limits: Limits = LIMITS) -> Batch:
     """Read labels of any accepted form against the vocabulary ``names``."""
+    return _read(Y, classes, names, limits.dense_cells)._replace(dense_cells=limits.dense_cells)
+
+
+def _read(Y: Any, classes: Any, names: list[Hashable], cells: int) -> Batch:
     if Y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     if is_label_sets(Y):
-        return _read_sets(_as_list(Y), classes, names)
-    if sp.issparse(Y) and Y.shape[0] * max(Y.shape[1], len(names)) > MOST_CELLS:
+        return _read_sets(_as_list(Y), classes, names, cells)
+    if sp.issparse(Y) and Y.shape[0] * max(Y.shape[1], len(names)) > cells:
         return _read_large(Y, classes, names)
     if not sp.issparse(Y) and not isinstance(Y, np.ma.MaskedArray):
         try:
@@ -333,7 +338,7 @@ def read_labels(Y: Any, classes: Any, names: list[Hashable]) -> Batch:
                 "A column-vector y was passed when a 1d array was expected; "
                 "it is read as one label per item",
                 DataConversionWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
             return _read_single(array[:, 0], classes, names)
     return read_indicator(Y, classes, names)

@@ -27,6 +27,7 @@ from tagstream.decision import check_rule
 from tagstream.engine.asked import Asked
 from tagstream.execution.signals import HELD
 from tagstream.labels.read import Batch, Labels, as_array, is_label_sets, n_dims, plain, read_labels
+from tagstream.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -75,6 +76,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     decide: str | float = 0.5
     _params: ClassVar[tuple[str, ...]] = ()
+    _limits: ClassVar[Limits] = LIMITS
     classes_: npt.NDArray[Any]
     n_features_in_: int
     n_seen_: int
@@ -328,7 +330,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             self._checked = tuple([self.__dict__[name] for name in self._params])
 
     def _read_batch(self, rows: Rows, Y: Any, classes: Any, names: list[Hashable]) -> Batch:
-        batch = read_labels(Y, classes, names)
+        batch = read_labels(Y, classes, names, self._limits)
         if batch.n != rows.shape[0]:
             raise ValueError(f"Y must have as many rows as X ({rows.shape[0]}), got {batch.n}")
         return batch

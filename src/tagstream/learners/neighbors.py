@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -47,7 +48,6 @@ NameRows = Callable[[list[Any]], Rows]  # names of labels to rows, (n, p)
 
 BLOCK = 4096  # examples that are embedded and looked up at a time,
 CELLS = 1 << 22  # or fewer where there are many labels,
-SHARED = 512  # or where threads share them
 SHOWN = 60  # characters of a text in an explanation
 
 
@@ -272,7 +272,12 @@ class NeighborClassifier(StreamClassifier):
     def _open_store(self) -> Store:
         """Return an empty store."""
         if self.store is None:
-            return LocalStore(self.n_features_in_, sparse=self._sparse, window=self.window)
+            return LocalStore(
+                self.n_features_in_,
+                sparse=self._sparse,
+                window=self.window,
+                limits=self._limits,
+            )
         made: Store = self.store.open(self.n_features_in_, sparse=self._sparse, window=self.window)
         return made
 
@@ -456,7 +461,8 @@ class NeighborClassifier(StreamClassifier):
 
     def _load_store(self, state: Any) -> Store:
         """Return the stored examples that a file holds."""
-        load = LocalStore.load if self.store is None else self.store.load
+        ours = partial(LocalStore.load, limits=self._limits)
+        load = ours if self.store is None else self.store.load
         store: Store = load(state, sparse=self._sparse, window=self.window)
         p, q, n_seen = store.facts[:3]
         if (p, q) != (self.n_features_in_, len(self.classes_)):
@@ -518,8 +524,8 @@ class NeighborClassifier(StreamClassifier):
     ) -> Iterator[Found]:
         """Yield what is found about items, and their scores, some items at a time."""
         k, size = self._n_asked(), self._block()
-        shared = rows.shape[0] >= 2 * SHARED and self._store.facts.in_process
-        size = min(size, SHARED) if shared else size
+        shared = rows.shape[0] >= 2 * self._limits.shared and self._store.facts.in_process
+        size = min(size, self._limits.shared) if shared else size
 
         def find(first: int) -> Found:
             located = self._locate(cut_rows(rows, first, first + size), k)
@@ -540,7 +546,7 @@ class NeighborClassifier(StreamClassifier):
         with self._lock:
             check_is_fitted(self)
             where = np.arange(len(self._store)) if positions is None else np.asarray(positions)
-            size = min(self._block(), SHARED)
+            size = min(self._block(), self._limits.shared)
         for first in range(0, len(where), size):
             with self._lock:
                 block = self._ask_stored(where[first : first + size].astype(np.int64))
@@ -584,7 +590,7 @@ class NeighborClassifier(StreamClassifier):
         """
         with self._lock:
             check_is_fitted(self)
-            n, size = len(self._store), min(self._block(), SHARED)
+            n, size = len(self._store), min(self._block(), self._limits.shared)
         for first in range(0, n, size):
             with self._lock:
                 positions = np.arange(first, min(first + size, n))
@@ -772,7 +778,7 @@ class NeighborClassifier(StreamClassifier):
             if not named and not isinstance(labels, np.ndarray):
                 raise ValueError(f"labels must be a set of names or a 0/1 vector, got {labels!r}")
             form: Any = [labels] if named else np.atleast_2d(labels)
-            batch = read_labels(form, classes, self.classes_.tolist())
+            batch = read_labels(form, classes, self.classes_.tolist(), self._limits)
             if len(batch.labels.Y) != 1 or batch.single:
                 raise ValueError("labels must be those of one item")
             if self._single and batch.labels.Y.sum() != 1:

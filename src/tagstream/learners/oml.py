@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OML"]
 
-FEW_ROWS = 16  # that are learnt together, up to which a fit is gone on with at each call
-PATIENCE = 4e-3  # seconds of that, for each row
 
 SPACES: dict[str, type[Space]] = {"exact": Space, "convex": ConvexSpace}
 
@@ -157,7 +155,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
     def _start(self) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31))
         self._store, self._belief = self._open_store(), self._new_belief()
-        self._embedding = Embedding(SPACES[self.step](self.n_components), seed)
+        self._embedding = Embedding(SPACES[self.step](self.n_components), seed, self._limits)
         self._renewal = None
 
     @property
@@ -201,8 +199,9 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._learn_rows(rows, labels, ids, seen, found)
         if self._renewal is not None:
             self._renewal.learnt(seen, rows, labels)
-            if rows.shape[0] <= FEW_ROWS:  # who learns more waits for all of it at the end
-                self._renewal.run(rows.shape[0] * PATIENCE)
+            # Who learns more waits for all of it at the end.
+            if rows.shape[0] <= self._limits.few_rows:
+                self._renewal.run(rows.shape[0] * self._limits.patience)
 
     def _learn_rows(
         self,
@@ -244,7 +243,8 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
             self._take_effect()
         if seen == self._embedding.next_fit:
             chooses = self._embedding.chooses(seen)
-            self._begin_fit(seen, delay(seen, self._store.window, chooses=chooses))
+            window, limits = self._store.window, self._limits
+            self._begin_fit(seen, delay(seen, window, chooses=chooses, limits=limits))
 
     def _begin_fit(self, seen: int, later: int) -> None:
         """Begin to fit P, which takes effect after so many further examples."""
@@ -366,7 +366,7 @@ class OML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NeighborClassifier)
         self._store = self._load_store(state["store"])
         of: Any = {
             "lift": self.lift, "p": self.n_features_in_, "q": len(self.classes_),
-            "sparse": self._sparse,
+            "sparse": self._sparse, "limits": self._limits,
         }  # fmt: skip
         self._embedding = Embedding.load(state, SPACES[self.step](self.n_components), **of)
         self._embedding.check_codes(self._store)

@@ -9,9 +9,8 @@ others (:mod:`~tagstream.projection.choice`); P and c are then fitted on all of 
 they vary most (:mod:`~tagstream.projection.reduction`).
 """
 
-from tagstream.projection.choice import SAMPLE, choose
+from tagstream.projection.choice import choose
 from tagstream.projection.features import (
-    LIFT_SIZE,
     LIFTS,
     SCALES,
     Choice,
@@ -19,7 +18,7 @@ from tagstream.projection.features import (
     dense_features,
     make_features,
 )
-from tagstream.projection.reduction import MANY, Reduction
+from tagstream.projection.reduction import Reduction
 from tagstream.projection.ridge import (
     Design,
     Projection,
@@ -31,9 +30,6 @@ from tagstream.projection.ridge import (
 
 __all__ = [
     "LIFTS",
-    "LIFT_SIZE",
-    "MANY",
-    "SAMPLE",
     "SCALES",
     "Choice",
     "Design",

@@ -39,14 +39,10 @@ from tagstream.store.sums import Examples, Tree
 
 Positions = npt.NDArray[np.int64]
 
-SAMPLE = 512  # examples on which choices are made: their cost stays constant
-LARGE = 4096  # examples beyond which lifts are looked for near the last choice only
 HALVED, FINALISTS = 64, 2  # a sample from which on lifts are ranked on half, and two are kept
 THIN = 2  # times as many examples as features, from which on features are the shorter way
 BANDWIDTHS = (2.0, 1.2, 0.7, 0.4)  # of a lift, times the median distance
 FACTORS = (10**0.5, 10**-0.5, 10.0)  # by which the ridge may be changed
-CAUTION = 0.5  # standard errors by which a lift has to be better, per doubling of the sample
-RIDGE_SAMPLE = 750  # examples on which the ridge of many features is sought
 SMALL = 32  # rows of a kernel matrix up to which its eigenvectors cost next to nothing
 WEAKEST = 1e-9  # ridge over the trace of a kernel matrix, below which rounding hides it,
 SINGLE_WEAKEST = 1e-4  # and from which on single precision is enough to count votes by,
@@ -67,7 +63,7 @@ def choose(
     rule: float,
     lift_size: int,
     seed: int,
-    sample: int = SAMPLE,
+    sample: int | None = None,
     reduction: Reduction | None = None,
     last: Choice | None = None,
     before: Tree | None = None,
@@ -76,7 +72,7 @@ def choose(
 ) -> Steps[tuple[Choice, Design | None]]:
     """Choose scaling and lift on at most ``sample`` evenly spaced examples, and the ridge.
 
-    In steps, from one candidate to the next.
+    In steps, from one candidate to the next.  The sample is by default that of the limits.
 
     Only examples ``among`` some positions are looked at, by default all.  There should be one of
     each content: an example that has a copy is predicted best by the weakest ridge, which tells
@@ -104,11 +100,13 @@ def choose(
 
     At last the ridge of what is not lifted is sought on more than the sample.
     """
+    limits = examples.limits
+    sample = limits.sample if sample is None else sample
     few = examples.sample(sample, among)
     n = len(examples) if among is None else len(among)
     copies = len(examples) / max(n, 1)
     panel = Panel(few.every()[1], 1, n_neighbors, rule, reduction)
-    last = last if n > LARGE else None
+    last = last if n > limits.many_examples else None
     strength = None if ridge == "auto" else float(ridge)
     candidates = [*_candidates(few, scale, lift, lift_size, seed, strength, last)]
     candidates += _blocks(few, scale, lift, lift_size, seed, strength, embedded)
@@ -123,17 +121,16 @@ def choose(
             best[lifted] = judged
         yield PAUSE
     chosen = best[False] if False in best else best[True]
-    caution = CAUTION * max(0.0, math.log2(n / sample))
+    caution = limits.caution * max(0.0, math.log2(n / sample))
     if len(best) == 2 and best[True].votes.better_than(best[False].votes, caution):
         chosen = best[True]
     found, design = chosen.ridge, None
     if strength is None:
         factor = yield from _change_of_ridge(panel, chosen)
         if n > sample and chosen.choice.lift is None:
-            if min(n, examples.shape[1]) > SAMPLE or copies > 1:
-                found = yield from _ridge_of_many(
-                    examples.sample(RIDGE_SAMPLE, among), chosen.choice, lift_size, seed, reduction
-                )
+            if min(n, examples.shape[1]) > limits.sample or copies > 1:
+                some = examples.sample(limits.ridge_sample, among)
+                found = yield from _ridge_of_many(some, chosen.choice, lift_size, seed, reduction)
             else:
                 found, design = yield from _ridge_of_all(
                     examples, chosen.choice, lift_size, seed, reduction, before

@@ -49,7 +49,6 @@ Singles = npt.NDArray[np.float32]
 
 SCALES = ("standard", "unit", None)  # divide columns by their deviation, rows by their length
 LIFTS = ("kernel", "fourier", None)
-LIFT_SIZE = 1000  # features of a lift
 CACHED = 2**21  # random numbers that are kept between fits instead of being drawn again
 FARTHEST = 1e3  # from the middle, in bandwidths: beyond, a coordinate is as good as there
 STEEPEST = 1e30  # one over the bandwidth

@@ -26,16 +26,15 @@ import scipy.linalg
 from tagstream.checks import Rows, expect, expect_keys
 from tagstream.core.products import add_rows, project_dense, spread_rows
 from tagstream.labels.read import Labels
+from tagstream.limits import LIMITS
 from tagstream.projection.features import Matrix, Singles
 from tagstream.store.sums import Examples, count_labels
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["MANY", "Reduction"]
+__all__ = ["Reduction"]
 
-MANY = 512  # labels beyond which they are reduced
-RANK = 256  # directions that they are reduced to
 SPARE = 8  # directions that are looked for beyond those that are kept
 NOTHING = 1e-10  # of the largest variance: a direction with less has only rounding errors
 MASKED = 256  # rows with unknown labels that are made dense at a time
@@ -74,19 +73,20 @@ class Reduction:
         yes, known, _ = examples.sum(count_labels)
         middle = yes / np.maximum(known, 1)
         q = len(middle)
-        n = min(RANK + SPARE, len(examples), q)
+        rank = examples.limits.rank
+        n = min(rank + SPARE, len(examples), q)
         Q = np.zeros((q, n))
         begun = 0 if last is None else min(last.r, n)
         if last is not None:
             Q[: len(last.B), :begun] = last.B[:, :begun]
         Q[:, begun:] = np.random.default_rng(seed).standard_normal((q, n - begun))
-        for _ in range(1 if begun == RANK or n == len(examples) else 2):
+        for _ in range(1 if begun == rank or n == len(examples) else 2):
             (Q,) = examples.sum(partial(_products, middle, Q))
             Q = scipy.linalg.qr(Q, mode="economic", overwrite_a=True, check_finite=False)[0]
             Q = np.ascontiguousarray(Q)
         (inner,) = examples.sum(partial(_inner, middle, Q))
         variances, U = scipy.linalg.eigh(inner, driver="evd")
-        r = max(1, min(RANK, int((variances > NOTHING * variances[-1]).sum())))
+        r = max(1, min(rank, int((variances > NOTHING * variances[-1]).sum())))
         B = Q @ U[:, : -r - 1 : -1]
         return cls(np.ascontiguousarray(B, np.float32), middle)
 
@@ -184,9 +184,10 @@ class Reduction:
         """Return what :meth:`dump` described, for ``q`` labels."""
         expect_keys("the reduction", state, "B", "middle")
         B = expect("B", state["B"], np.float32, (None, None), least=-LONGEST, most=LONGEST)
-        if len(B) > q or B.shape[1] > MANY:
+        most = LIMITS.many_labels
+        if len(B) > q or B.shape[1] > most:
             raise ValueError(
-                f"B must have at most {q} rows and {MANY} columns, got {B.shape[0]} and "
+                f"B must have at most {q} rows and {most} columns, got {B.shape[0]} and "
                 f"{B.shape[1]}"
             )
         middle = expect("middle", state["middle"], np.float64, (len(B),), least=0, most=1)

@@ -44,13 +44,9 @@ from tagstream.projection.reduction import Reduction
 from tagstream.store.sums import Examples, LocalExamples, Summand, Sums, Tree, count_labels
 
 LIFTED = 4096  # rows that are lifted at a time: their features are wide
-DIRECT = 1000  # examples up to which wide rows are solved for in the space of examples
-PRIMAL = 3000  # features up to which normal equations are formed,
-KEPT_WIDTH = 1024  # and up to which they are kept
-ROUNDS, WARM_ROUNDS = 25, 3  # of conjugate gradients, from nothing and from the last fit,
-FEW_ROUNDS = 8  # and from nothing, where some examples are left out
+KEPT_WIDTH = 1024  # features up to which normal equations are kept
+FEW_ROUNDS = 8  # of conjugate gradients from nothing, where some examples are left out
 TAKEN_OFF = 0.1  # share of the squares left out by which rounding is judged, if less remains
-LARGE = 4096  # examples beyond which all warm rounds are made: none was ever spared there
 LARGEST_SINGLE = 1e38  # weight of a sparse feature, kept in single precision
 LARGEST_WEIGHT = 1e60  # of P in a file; the inverse of the smallest features there are
 
@@ -108,11 +104,11 @@ class Projection:
         lift = 0 if self.lift is None else self.lift.nbytes
         return self.P.nbytes + self.c.nbytes + lift + 4 * self.p
 
-    def __call__(self, rows: Rows) -> Matrix:
+    def __call__(self, rows: Rows, at_a_time: int = LIFTED) -> Matrix:
         """Return z for each row, (n, q); a row's result does not depend on the other rows."""
         parts = [
-            self.apply(self.inputs(rows[first : first + LIFTED]))
-            for first in range(0, max(rows.shape[0], 1), LIFTED)
+            self.apply(self.inputs(rows[first : first + at_a_time]))
+            for first in range(0, max(rows.shape[0], 1), at_a_time)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -301,6 +297,8 @@ class Design:
         Number of examples and of features.
     primal : bool
         Whether equations of features are shorter than those of examples.
+    limits : Limits
+        From which sizes on equations are solved in another way.
     """
 
     _all: Design | None = None  # of a design that leaves some out: the one that does not,
@@ -315,7 +313,7 @@ class Design:
         reduction: Reduction | None = None,
         before: Tree | None = None,
     ) -> None:
-        self.features = features
+        self.features, self.limits = features, examples.limits
         self.n, self.p = len(examples), features.n_features
         self.primal = self.p <= self.n
         self.examples, self.reduction = examples, reduction
@@ -601,10 +599,10 @@ def fit_without(design: Design, left: Examples, at: Any, ridge: float) -> Steps[
         fewer = design.without(left)
         P, shift, mid, variances = yield from _solve_whole(fewer, ridge, fewer.targets(T), kept)
         return _projection(fewer, P, shift, mid, variances)[0]
-    if design.primal or design.n - len(left) > DIRECT:
+    if design.primal or design.n - len(left) > design.limits.direct:
         return (yield from fit(design.without(left), ridge, rounds=FEW_ROUNDS))[0]
     kept = np.delete(np.arange(design.n), at)
-    others = LocalExamples.of(*design.examples.take(kept))
+    others = LocalExamples.of(*design.examples.take(kept), limits=design.limits)
     fewer = yield from Design.of(others, features, design.reduction)
     return (yield from fit(fewer, ridge))[0]
 
@@ -668,7 +666,7 @@ def _solve(
     none = np.zeros(X.q)
     if X.features.whole and not X.masked:
         return (yield from _solve_whole(X, ridge, X.targets(X.examples.every()[1])))
-    if X.p <= PRIMAL if X.primal else X.n <= DIRECT:
+    if X.p <= X.limits.primal if X.primal else X.n <= X.limits.direct:
         if X.primal:
             inner, right, mid, variances, rounding = yield from X.equations()
             yield PAUSE
@@ -712,10 +710,10 @@ def _solve(
         start[flat] = 0.0
         tolerance = 1e-3
         if rounds is None:
-            rounds = ROUNDS if cold or X.masked else WARM_ROUNDS
+            rounds = X.limits.rounds if cold or X.masked else X.limits.warm_rounds
         if not X.masked and X.features.kernel is None:  # turned features are made in double
             P = in_lines(start)
-            spared = 0.0 if not cold and X.n > LARGE else tolerance
+            spared = 0.0 if not cold and X.n > X.limits.many_examples else tolerance
             yield from conjugate_gradients(X, P, diagonal, mid, ridge, rounds, spared)
             return P[:, : X.q], none, mid, variances
         diagonal = diagonal[:, None]

@@ -86,7 +86,7 @@ def encode_piece(piece: LocalStore, encoder: Callable[[Rows], Singles]) -> None:
 
 def _put_codes(piece: LocalStore, coded: Coded) -> None:
     codes = coded.of(piece.names.numbers(np.arange(len(piece))))
-    piece.codes = piece.codes or DenseRows(codes.shape[1])
+    piece.codes = piece.codes or DenseRows(codes.shape[1], limits=piece.limits)
     piece.codes.replace(codes)
 
 

@@ -16,18 +16,16 @@ from tagstream.core.search import (
 )
 from tagstream.core.simd.tiles import LANES
 from tagstream.execution.threads import ONE_BLAS_THREAD
+from tagstream.limits import LIMITS, Limits
 from tagstream.store.columns import Sliding
 
-__all__ = ["GROUPED", "Panels", "axes_of"]
+__all__ = ["Panels", "axes_of"]
 
 Singles = npt.NDArray[np.float32]
 Distances = npt.NDArray[np.float64]
 
-GROUPED = 4096  # rows from which it is worth to group them
 SHADOW = 16  # numbers of a shadow,
 UNSEEN = 1e-3  # or fewer, if they leave out no more than this share of the variance
-# Shares of it that bounds and shadows must hold, or it is not worth it.
-IN_BOX, IN_SHADOW = 0.8, 0.95
 SAMPLED = 4096  # rows that tell in which directions all of them vary
 
 _NO_AXES = np.empty((0, 0))
@@ -45,9 +43,13 @@ class Panels:
     rows : array of shape (n, d)
     axes : array of shape (d + 1, r), optional
         Those of shadows, to make groups: of these rows, and again when many more have come.
+    limits : Limits, optional
     """
 
-    def __init__(self, rows: Singles, axes: Distances | None = None) -> None:
+    def __init__(
+        self, rows: Singles, axes: Distances | None = None, limits: Limits = LIMITS
+    ) -> None:
+        self._limits = limits
         self.grouped = axes is not None
         self._axes = _NO_AXES if axes is None else axes
         r = self._axes.shape[1]
@@ -84,7 +86,7 @@ class Panels:
     @property
     def many(self) -> bool:
         """Whether so many rows have come that they should be grouped."""
-        return self._next - max(self._first, self._gone) >= GROUPED
+        return self._next - max(self._first, self._gone) >= self._limits.grouped
 
     @property
     def stale(self) -> bool:
@@ -157,7 +159,7 @@ class Panels:
         self._first -= 1
 
 
-def axes_of(rows: Singles) -> Distances | None:
+def axes_of(rows: Singles, limits: Limits = LIMITS) -> Distances | None:
     """Return the directions in which rows vary most, and below what brings their mean to 0.
 
     None if they vary in too many directions for groups to be told apart.
@@ -170,7 +172,7 @@ def axes_of(rows: Singles) -> Distances | None:
     left = np.cumsum(np.maximum(variances, 0.0))  # by the directions up to there, smallest first
     few = int(np.searchsorted(left, UNSEEN * left[-1], side="right"))
     r = min(max(len(variances) - few, 1), SHADOW)
-    for share, n in ((IN_BOX, BOX), (IN_SHADOW, SHADOW)):
+    for share, n in ((limits.in_box, BOX), (limits.in_shadow, SHADOW)):
         if n < len(left) and left[-n - 1] > (1.0 - share) * left[-1]:
             return None
     # A little shortened, so that no rounding makes a distance longer.

@@ -23,6 +23,7 @@ from tagstream.checks import (
     expect_keys,
 )
 from tagstream.labels.read import Labels
+from tagstream.limits import LIMITS, Limits
 from tagstream.store.columns import Sliding
 from tagstream.store.contents import digests
 from tagstream.store.corrections import Corrections
@@ -69,6 +70,8 @@ class LocalStore:
         How many examples are kept; None keeps all.
     first : int
         Number of the first example in the stream.
+    limits : Limits, optional
+        From which sizes on things are done in another way.
 
     Attributes
     ----------
@@ -80,12 +83,18 @@ class LocalStore:
     """
 
     def __init__(
-        self, n_features: int, *, sparse: bool, window: int | None = None, first: int = 0
+        self,
+        n_features: int,
+        *,
+        sparse: bool,
+        window: int | None = None,
+        first: int = 0,
+        limits: Limits = LIMITS,
     ) -> None:
-        self.window = window
+        self.window, self.limits = window, limits
         self.n_forgotten = first  # examples that came before those of the window
         self.rows: DenseRows | SparseRows = (
-            SparseRows(n_features) if sparse else DenseRows(n_features, packed=False)
+            SparseRows(n_features) if sparse else DenseRows(n_features, packed=False, limits=limits)
         )
         self.codes: DenseRows | None = None
         self.labels, self.names, self.corrections = PackedLabels(), Names(first), Corrections()
@@ -107,6 +116,7 @@ class LocalStore:
             self.names.gaps,
             self.corrections.any,
             True,
+            self.limits,
         )
 
     @property
@@ -187,9 +197,10 @@ class LocalStore:
         """Return what is stored, from position ``start`` on, as a fit sees it."""
         first = self.names.first
         if not start:
-            return LocalExamples(self.rows.live, self.labels.at, first)
+            return LocalExamples(self.rows.live, self.labels.at, first, self.limits)
         first = first + start if isinstance(first, int) else first[start:]
-        return LocalExamples.of(self.rows.live[start:], self.labels.at(slice(start, None)), first)
+        labels = self.labels.at(slice(start, None))
+        return LocalExamples.of(self.rows.live[start:], labels, first, self.limits)
 
     def contents(self) -> Digests:
         """Return a digest of each stored row; see :mod:`tagstream.store.contents`."""
@@ -202,10 +213,12 @@ class LocalStore:
     def successor(self) -> LocalStore:
         """Return an empty store for the examples that come after these."""
         sparse = isinstance(self.rows, SparseRows)
-        made = LocalStore(self._n_features, sparse=sparse, first=self.names.n_seen)
+        made = LocalStore(
+            self._n_features, sparse=sparse, first=self.names.n_seen, limits=self.limits
+        )
         made.labels.grow(self.labels.n_labels)
         if self.codes is not None:
-            made.codes = DenseRows(self.codes.live.shape[1])
+            made.codes = DenseRows(self.codes.live.shape[1], limits=self.limits)
         return made
 
     def snapshot(self) -> LocalStore:
@@ -238,7 +251,7 @@ class LocalStore:
         }
 
     @classmethod
-    def load(cls, state: Any, *, sparse: bool, window: int | None) -> Self:
+    def load(cls, state: Any, *, sparse: bool, window: int | None, limits: Limits = LIMITS) -> Self:
         """Return the store that :meth:`dump` described, after checking that it makes sense."""
         expect_keys(
             "the store", state, "rows", "codes", "labels", "known", "ids", "numbers", "corrected",
@@ -252,14 +265,14 @@ class LocalStore:
         labels = PackedLabels.load(state, n, q)
         if n > (n_seen if window is None else min(n_seen, window)) or n_forgotten > n_seen - n:
             raise ValueError(f"the store must hold at most what was seen and fits, got {n} rows")
-        made = cls(p, sparse=sparse, window=window)
+        made = cls(p, sparse=sparse, window=window, limits=limits)
         made.n_forgotten, made.labels = n_forgotten, labels
         made.names = Names.load(state, n, n_seen, n_forgotten)
         made.corrections = Corrections.load(state, n)
         made.rows.append(rows)
         if state["codes"] is not None:
             codes = expect("codes", state["codes"], np.float32, (n, None), **_SQUARES)
-            made.codes = DenseRows(codes.shape[1])
+            made.codes = DenseRows(codes.shape[1], limits=limits)
             made.codes.replace(codes)
         return made
 

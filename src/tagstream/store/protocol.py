@@ -26,6 +26,7 @@ import scipy.sparse as sp
 
 from tagstream.checks import Bools, Bytes, Rows
 from tagstream.labels.read import Labels
+from tagstream.limits import Limits
 from tagstream.store.sums import Examples
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Facts(NamedTuple):
         ever relabelled.
     in_process : bool
         Whether all examples are in this process.
+    limits : Limits
+        From which sizes on things are done in another way.
     """
 
     n_features: int
@@ -96,6 +99,7 @@ class Facts(NamedTuple):
     gaps: bool
     corrected: bool
     in_process: bool
+    limits: Limits
 
 
 class Piece(NamedTuple):

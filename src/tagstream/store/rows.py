@@ -21,9 +21,9 @@ from tagstream.core.search import (
 )
 from tagstream.core.simd.tiles import TOGETHER
 from tagstream.execution.threads import in_threads
-from tagstream.store import index
+from tagstream.limits import LIMITS, Limits
 from tagstream.store.columns import Sliding
-from tagstream.store.index import Panels
+from tagstream.store.index import Panels, axes_of
 
 __all__ = ["DenseRows", "SparseRows"]
 
@@ -32,11 +32,7 @@ Singles = npt.NDArray[np.float32]
 Distances = npt.NDArray[np.float64]
 Found = tuple[Distances, Positions]
 
-# Numbers in the queries that pass over the stored rows together, and stay in a near cache.
-SCANNED = 1 << 14
-PACKED = 1 << 13  # rows that are packed at a time where none are stored so
 FEW = 8  # queries for which it is not worth it
-LITTLE = 1 << 13  # pairs for which it is not worth to wait for another loop to be compiled
 WIDEST = 1024  # numbers of a row that may have a shadow
 SHARED_WORK = 2e8  # multiplications from which a search is worth a second thread
 
@@ -68,13 +64,15 @@ class DenseRows:
         Whether to hold a second copy of the rows, in the order in which a search reads them.  A
         single query is faster for it; many queries at a time make their own.  Of rows that are in
         groups, see :meth:`replace`, only shadows are held twice.
+    limits : Limits, optional
+        From which numbers of rows and queries on a search takes another way.
     """
 
     _panels: Panels | None
 
-    def __init__(self, width: int, *, packed: bool = True) -> None:
+    def __init__(self, width: int, *, packed: bool = True, limits: Limits = LIMITS) -> None:
         self._rows = Sliding(width, np.float32)
-        self._packed = packed
+        self._packed, self._limits = packed, limits
         self._pack()
 
     def __len__(self) -> int:
@@ -112,7 +110,7 @@ class DenseRows:
     def snapshot(self) -> DenseRows:
         """Return an immutable picture."""
         twin = object.__new__(DenseRows)
-        twin._rows, twin._packed = self._rows.snapshot(), self._packed
+        twin._rows, twin._packed, twin._limits = self._rows.snapshot(), self._packed, self._limits
         twin._panels = None if self._panels is None else self._panels.snapshot()
         return twin
 
@@ -151,8 +149,9 @@ class DenseRows:
         n, d = self.live.shape
         # Before there is a label, codes have no numbers.
         if self._packed and d > 0:
-            many = grouped and n >= index.GROUPED and d <= WIDEST
-            self._panels = Panels(self.live, index.axes_of(self.live) if many else None)
+            many = grouped and n >= self._limits.grouped and d <= WIDEST
+            axes = axes_of(self.live, self._limits) if many else None
+            self._panels = Panels(self.live, axes, self._limits)
         else:
             self._panels = None
 
@@ -175,7 +174,11 @@ class DenseRows:
         if not len(rows):
             return best, found
         groups = self.groups
-        if self._panels is not None and groups is None and (m == 1 or m * len(rows) <= LITTLE):
+        if (
+            self._panels is not None
+            and groups is None
+            and (m == 1 or m * len(rows) <= self._limits.little)
+        ):
             panels, skip = self._panels.live
             queries = np.ascontiguousarray(queries)
             for i in range(m):
@@ -189,7 +192,7 @@ class DenseRows:
             return best, found
         queries = np.ascontiguousarray(queries)
         # Queries do not know each other, so blocks of them may be shared out with equal results.
-        height = max(TOGETHER, SCANNED // rows.shape[1] // TOGETHER * TOGETHER)
+        height = max(TOGETHER, self._limits.scanned // rows.shape[1] // TOGETHER * TOGETHER)
         blocks = [slice(i, i + height) for i in range(0, m, height)]
 
         for panels, skip in self._parts(int(lo.min()), int(hi.max())):
@@ -217,8 +220,9 @@ class DenseRows:
         if self._panels is not None:
             yield self._panels.live
             return
-        for i in range(first, stop, PACKED):
-            panels, skip = Panels(self.live[i : min(i + PACKED, stop)]).live
+        packed = self._limits.packed
+        for i in range(first, stop, packed):
+            panels, skip = Panels(self.live[i : min(i + packed, stop)]).live
             yield panels, skip - i
 
 

@@ -20,11 +20,11 @@ import scipy.sparse as sp
 from tagstream.checks import Rows
 from tagstream.execution.steps import Steps, Work, finish
 from tagstream.labels.read import Labels
+from tagstream.limits import LIMITS, Limits
 from tagstream.store.coded import Coded
 from tagstream.store.rows import DenseRows
 
 __all__ = [
-    "LEAF",
     "Examples",
     "LocalExamples",
     "LocalMapped",
@@ -38,8 +38,6 @@ __all__ = [
     "sampled",
 ]
 
-LEAF = 4096  # examples that are summed at a time,
-DEAR_LEAF = 512  # or fewer, where much is made of each
 ENCODED = 512  # rows whose codes are made at a time
 ASKED = 16  # queries that are looked up at a time, among codes that are not kept
 SHARED_CODES = 8192  # rows from which on it is worth a second thread
@@ -165,10 +163,13 @@ class Examples(Protocol):
         Examples, and numbers per row.
     sparse : bool
         Whether rows are CSR.
+    limits : Limits
+        From which sizes on a fit does things in another way.
     """
 
     shape: tuple[int, int]
     sparse: bool
+    limits: Limits
 
     def __len__(self) -> int: ...
 
@@ -222,7 +223,8 @@ def sampled(examples: Examples, size: int, among: Positions | None) -> Examples:
     if n <= size and n == len(examples):
         return examples
     places = evenly(n, size)
-    return LocalExamples.of(*examples.take(places if among is None else among[places]))
+    some = examples.take(places if among is None else among[places])
+    return LocalExamples.of(*some, limits=examples.limits)
 
 
 class LocalExamples:
@@ -236,6 +238,7 @@ class LocalExamples:
     numbers : int array of shape (n,), or int
         The examples' numbers in the stream, which decide to which leaf they belong; an integer is
         the number of the first one, the others following without a gap.
+    limits : Limits, optional
     """
 
     def __init__(
@@ -243,21 +246,28 @@ class LocalExamples:
         rows: Rows,
         labels: Callable[[Any], Labels],
         numbers: Positions | int = 0,
+        limits: Limits = LIMITS,
     ) -> None:
         self._rows, self._labels, self._numbers = rows, labels, numbers
-        self.leaf = LEAF
+        self.limits = limits
         self.shape: tuple[int, int] = rows.shape
         self.sparse = bool(sp.issparse(rows))
 
     @classmethod
-    def of(cls, rows: Rows, labels: Labels, numbers: Positions | int = 0) -> LocalExamples:
+    def of(
+        cls,
+        rows: Rows,
+        labels: Labels,
+        numbers: Positions | int = 0,
+        limits: Limits = LIMITS,
+    ) -> LocalExamples:
         """Return examples made of whole arrays."""
 
         def some(part: Any) -> Labels:
             known = None if labels.known is None else labels.known[part]
             return Labels(labels.Y[part], known)
 
-        return cls(rows, some, numbers)
+        return cls(rows, some, numbers, limits)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -277,7 +287,7 @@ class LocalExamples:
     def leaves(self, size: int | None = None) -> Iterator[tuple[int, Part]]:
         """Yield the number of each leaf that has examples, and their positions."""
         n, numbers = len(self), self._numbers
-        size, start = size or self.leaf, 0
+        size, start = size or self.limits.leaf, 0
         while start < n:
             first = int(numbers + start if isinstance(numbers, int) else numbers[start])
             leaf = first // size
@@ -343,7 +353,7 @@ class LocalExamples:
     ) -> Steps[list[Positions]]:
         """Return the k nearest of queries among such codes, (m, k), in steps."""
         made = (yield from self.encoding(encode, dear)).of(self.numbers)
-        codes = DenseRows(made.shape[1])
+        codes = DenseRows(made.shape[1], limits=self.limits)
         codes.replace(made)
         found = []
         for queries, k in asked:
@@ -379,7 +389,8 @@ class LocalMapped:
     ) -> None:
         self._source, self._function, self._dear = source, function, dear
         self._kept: dict[int, Rows] | None = {} if keep else None
-        self.leaf = min(source.leaf, DEAR_LEAF) if dear else source.leaf
+        leaf, dear_leaf = source.limits.leaf, source.limits.dear_leaf
+        self.leaf = min(leaf, dear_leaf) if dear else leaf
 
     def _leaf(self, leaf: int, part: Part) -> Rows:
         if self._kept is None:

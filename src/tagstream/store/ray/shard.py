@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import Bools, Bytes
+from tagstream.limits import Limits
 from tagstream.store.local import LocalStore
 from tagstream.store.protocol import Piece
 from tagstream.store.ray.segments import Dump, cut, read_segment, write_segment
 from tagstream.store.rows import DenseRows
-from tagstream.store.sums import LocalMapped, Summand, Sums
+from tagstream.store.sums import LocalExamples, LocalMapped, Summand, Sums
 
 __all__ = [
     "Key",
@@ -152,32 +153,36 @@ def partial_sum(
     start: int,
     along: Any,
     summand: Summand,
-    leaf: int,
+    limits: Limits,
     keep: str | None = None,
     mapping: bytes | None = None,
 ) -> Sums:
     """Return the sum over one segment: a node of the tree."""
     if mapping is None:
-        held = store.examples(start)
-        held.leaf = leaf
-        return held.sum(summand, along)
-    return _mapped(store, start, leaf, keep, mapping).sum(summand, along)
+        return _examples(store, start, limits).sum(summand, along)
+    return _mapped(store, start, limits, keep, mapping).sum(summand, along)
+
+
+def _examples(store: LocalStore, start: int, limits: Limits) -> LocalExamples:
+    """Return the examples of one segment from ``start`` on, with the limits of the whole store."""
+    held = store.examples(start)
+    held.limits = limits
+    return held
 
 
 def gathered(
-    store: LocalStore, start: int, function: Any, leaf: int, keep: str | None, mapping: bytes
+    store: LocalStore, start: int, function: Any, limits: Limits, keep: str | None, mapping: bytes
 ) -> Any:
     """Return a function of the mapped rows of one segment."""
-    return _mapped(store, start, leaf, keep, mapping).gather(function)
+    return _mapped(store, start, limits, keep, mapping).gather(function)
 
 
 def _mapped(
-    store: LocalStore, start: int, leaf: int, keep: str | None, mapping: bytes
+    store: LocalStore, start: int, limits: Limits, keep: str | None, mapping: bytes
 ) -> LocalMapped:
     kept = {} if keep is None else _kept.setdefault(keep, {})
     if id(store) not in kept:
-        held = store.examples(start)
-        held.leaf = leaf
+        held = _examples(store, start, limits)
         kept[id(store)] = held.map(import_ray().cloudpickle.loads(mapping), keep is not None)
     return kept[id(store)]
 

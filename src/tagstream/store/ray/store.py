@@ -17,7 +17,6 @@ import numpy.typing as npt
 from tagstream.checks import Bools, Bytes, Rows
 from tagstream.execution.steps import PAUSE, Steps
 from tagstream.labels.read import Labels
-from tagstream.store import sums as _examples
 from tagstream.store.coded import Coded
 from tagstream.store.local import LocalStore
 from tagstream.store.lookup import merged
@@ -419,18 +418,18 @@ class ShardedStore:
                 columns = part is not None and along.flags.f_contiguous
                 yield segment, (segment.start, np.asfortranarray(part) if columns else part)
 
-    def sum(self, summand: Summand, along: Any, leaf: int, mapped: ShardedMapped | None) -> Sums:
+    def sum(self, summand: Summand, along: Any, mapped: ShardedMapped | None) -> Sums:
         """Return the sum over all leaves: one partial sum for each segment, added in the tree."""
         parts = [*self._along(along)]
         if mapped is None:
-            asked = self._send(partial_sum, parts, summand, leaf)
+            asked = self._send(partial_sum, parts, summand, self._open.limits)
         else:
-            shared = (summand, leaf, mapped.kept)
+            shared = (summand, mapped.limits, mapped.kept)
             asked = self._send(partial_sum, parts, *shared, mapping=(mapped.parcel,))
         last = []
         if len(self._open):
             rest = None if along is None else along[int(self._offsets()[-2]) :]
-            here = self._open_examples(leaf) if mapped is None else mapped.here
+            here = self.open_examples() if mapped is None else mapped.here
             number = int(self._open.names.numbers(np.array([0]))[0]) // self._size
             last = [(number, here.sum(summand, rest))]
         sums = [
@@ -439,15 +438,14 @@ class ShardedStore:
         ]
         return add_in_tree([*sums, *last])
 
-    def _open_examples(self, leaf: int) -> LocalExamples:
-        here = self._open.examples()
-        here.leaf = leaf
-        return here
+    def open_examples(self) -> LocalExamples:
+        """Return the examples of the open segment."""
+        return self._open.examples()
 
-    def gather(self, function: Callable[[Rows], Any], leaf: int, mapped: ShardedMapped) -> Any:
+    def gather(self, function: Callable[[Rows], Any], mapped: ShardedMapped) -> Any:
         """Return a function of mapped rows, one below the other."""
         parts = [(segment, (segment.start,)) for segment in self._segments if len(segment)]
-        shared = (function, leaf, mapped.kept)
+        shared = (function, mapped.limits, mapped.kept)
         asked = self._send(gathered, parts, *shared, mapping=(mapped.parcel,))
         here = [mapped.here.gather(function)] if len(self._open) else []
         return np.concatenate([*self._home.collect(asked), *here])
@@ -509,15 +507,16 @@ class ShardedExamples:
     """The examples of a sharded store: sums are made where the rows are."""
 
     def __init__(self, store: ShardedStore) -> None:
-        self.store, self.leaf = store, _examples.LEAF
-        self.shape, self.sparse = (len(store), store.facts.n_features), store.sparse
+        facts = store.facts
+        self.store, self.limits = store, facts.limits
+        self.shape, self.sparse = (len(store), facts.n_features), store.sparse
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
-        return self.store.sum(summand, along, self.leaf, None)
+        return self.store.sum(summand, along, None)
 
     def summing(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Steps[Sums]:
         """Return the same in steps."""
@@ -565,8 +564,9 @@ class ShardedMapped:
         self, source: ShardedExamples, function: Callable[[Rows], Rows], keep: bool, dear: bool
     ) -> None:
         self.store = source.store
-        self.here = self.store._open_examples(source.leaf).map(function, keep, dear)
-        self.leaf = self.here.leaf
+        self.here = self.store.open_examples().map(function, keep, dear)
+        # One partial sum of a shard is a node of the tree only if leaves are as large there.
+        self.limits = replace(source.limits, leaf=self.here.leaf)
         self.parcel = import_ray().put(import_ray().cloudpickle.dumps(function))
         self.kept = uuid.uuid4().hex if keep else None
         if self.kept is not None:
@@ -574,7 +574,7 @@ class ShardedMapped:
 
     def sum(self, summand: Summand, along: npt.NDArray[Any] | None = None) -> Sums:
         """Return the sum of ``summand(rows, labels, some of along)`` over all leaves."""
-        return self.store.sum(summand, along, self.leaf, self)
+        return self.store.sum(summand, along, self)
 
     def summing(
         self,
@@ -588,7 +588,7 @@ class ShardedMapped:
 
     def gather(self, function: Callable[[Rows], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return ``function(rows)`` of all leaves, one below the other."""
-        made: npt.NDArray[Any] = self.store.gather(function, self.leaf, self)
+        made: npt.NDArray[Any] = self.store.gather(function, self)
         return made
 
     def gathering(self, function: Callable[[Rows], npt.NDArray[Any]]) -> Steps[npt.NDArray[Any]]:
