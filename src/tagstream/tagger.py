@@ -44,6 +44,7 @@ from tagstream.features import (
 )
 from tagstream.files import persist
 from tagstream.knows.policy import PROMISE, Policy
+from tagstream.learners.keeping import keeps_items
 from tagstream.notebook import scores_html, summary_html
 from tagstream.records.dataset import Batch
 from tagstream.records.inputs import to_ask, to_learn
@@ -144,8 +145,9 @@ class _Reader:
     @property
     def counts(self) -> dict[Any, int]:
         """Tag to the number of stored items that have it; empty if the learner stores none."""
-        counts = getattr(self._model, "label_counts_", None)
-        return {} if counts is None else dict(zip(self.tags, counts.tolist(), strict=True))
+        if not keeps_items(self._model):
+            return {}
+        return dict(zip(self.tags, self._model.label_counts_.tolist(), strict=True))
 
     @property
     def n_items(self) -> int:
@@ -265,7 +267,7 @@ class _Reader:
         :meth:`suggest`.  If nothing in it was met before, its scores are how frequent each tag is,
         too.
         """
-        if not hasattr(self._model, "explain"):
+        if not keeps_items(self._model):
             if self._model is None:
                 raise ValueError("the tagger must have learnt something before it can explain")
             raise ValueError("the learner must keep items to explain with; use OML or KNN")
@@ -310,7 +312,7 @@ class _Reader:
         """Return a picture of a learner that keeps items."""
         if self._model is None:
             raise ValueError("the tagger must have learnt something first")
-        if not hasattr(self._model, "ask_stored"):
+        if not keeps_items(self._model):
             raise ValueError("the learner must keep items to be asked about; use OML or KNN")
         return self._model.view() if hasattr(self._model, "view") else self._model
 
@@ -479,11 +481,9 @@ class _Reader:
         return known
 
     def _priors(self) -> npt.NDArray[np.float64]:
-        counts = getattr(self._model, "label_counts_", None)
-        if counts is None:
+        if not keeps_items(self._model):
             return np.zeros(len(self.tags))
-        stored = getattr(self._model, "n_stored_", self.n_items)
-        return np.asarray(counts / max(stored, 1))
+        return np.asarray(self._model.label_counts_ / max(self._model.n_stored_, 1))
 
 
 class TaggerView(_Reader):
@@ -579,7 +579,7 @@ class Tagger(_Reader):
     @property
     def ids(self) -> list[Hashable]:
         """The ids of the stored items, oldest first; empty if the learner stores none."""
-        return [] if self._model is None else [*getattr(self.learner, "ids_", ())]
+        return [*self._model.ids_] if keeps_items(self._model) else []
 
     @property
     def texts(self) -> Mapping[Hashable, str]:
@@ -588,7 +588,7 @@ class Tagger(_Reader):
 
     def __len__(self) -> int:
         """Return how many items are stored."""
-        return int(getattr(self._model, "n_stored_", 0))
+        return self._model.n_stored_ if keeps_items(self._model) else 0
 
     def __bool__(self) -> bool:
         """Return that there is a tagger, however little it has learnt."""
@@ -600,8 +600,7 @@ class Tagger(_Reader):
 
     def __contains__(self, id: object) -> bool:
         """Tell whether an item of this id is stored."""
-        has_item = getattr(self._model, "has_item", None)
-        return has_item is not None and bool(has_item(id))
+        return keeps_items(self._model) and self._model.has_item(id)
 
     def item(self, id: Hashable) -> Stored:
         """Return a stored item: its tags, in the order of :attr:`tags`, and its text."""
@@ -720,7 +719,7 @@ class Tagger(_Reader):
                 start += 1
                 continue
             stop = start
-            if names is None or not hasattr(self.learner, "has_item"):
+            if names is None or not keeps_items(self.learner):
                 stop = len(some)
             met: set[Hashable] = set()
             while stop < len(some) and stop not in same and not self._is_known(names, stop, met):
@@ -749,7 +748,7 @@ class Tagger(_Reader):
         """
         if names is None or None in names or batch.unknown is not None:
             return set()
-        if not hasattr(self.learner, "are_stored"):
+        if not keeps_items(self.learner):
             return set()
         times, refused = Counter(names), self._policy.refused
         once = [i for i, name in enumerate(names) if times[name] == 1 and name not in refused]
@@ -760,7 +759,7 @@ class Tagger(_Reader):
             [batch.label_sets[i] or () for i in places],
         )
         same = [once[i] for i in np.flatnonzero(found).tolist()]
-        if getattr(self.learner, "window", None) is not None:  # up to the first that is learnt
+        if self.learner.window is not None:  # up to the first that is learnt
             same = [i for place, i in enumerate(same) if place == i]
         return {*same}
 
@@ -975,14 +974,14 @@ class Tagger(_Reader):
                 self._n_characters += len(text)
                 if self._id_of is not None:
                     self._id_of[text] = name
-        window = getattr(self.learner, "window", None)
+        window = self.learner.window if keeps_items(self.learner) else None
         if window is not None and len(self._texts) > 2 * window + SPARE:
             self._texts, self._shared = self._stored_texts(), False
             self._n_characters = sum(map(len, self._texts.values()))
 
     def _stored_texts(self) -> dict[Hashable, str]:
         """Return the texts without those of items that the window has lost."""
-        if getattr(self.learner, "window", None) is None:
+        if not keeps_items(self.learner) or self.learner.window is None:
             return self._texts
         return {n: t for n, t in self._texts.items() if self.learner.has_item(n)}
 

@@ -14,6 +14,7 @@ from tagstream.cli.model import find_item, open_tagger
 from tagstream.cli.options import EncoderOption, JsonOption, ModelArgument
 from tagstream.cli.output import Failed, count, new_table, put, put_json, put_table
 from tagstream.cli.predict import LONGEST_TEXT
+from tagstream.learners.keeping import keeps_items
 
 if TYPE_CHECKING:
     from tagstream.tagger import Stored, Tagger
@@ -133,7 +134,7 @@ def export(
 
 def _open(model: str, encoder: str | None) -> Tagger:
     tagger = open_tagger(model, encoder)
-    if not hasattr(tagger.learner, "has_item"):
+    if not keeps_items(tagger.learner):
         raise Failed(f"{model}: {type(tagger.learner).__name__} keeps no items")
     return tagger
 

@@ -20,6 +20,7 @@ from tagstream.cli.options import (
 from tagstream.cli.output import Bar, Failed, count, new_table, put_json, put_table, say
 from tagstream.cli.records import Reading
 from tagstream.knows import MODES, ORDERS
+from tagstream.learners.keeping import keeps_items
 
 if TYPE_CHECKING:
     from tagstream.tagger import Tagger
@@ -365,7 +366,7 @@ def _ids(tagger: Tagger, model: str, written: list[str]) -> list[Any]:
     """Return the ids that were written, or say which of them no item has."""
     found = []
     for name in written:
-        item = find_item(tagger, name) if hasattr(tagger.learner, "has_item") else None
+        item = find_item(tagger, name) if keeps_items(tagger.learner) else None
         if item is None:
             raise Failed(f"{model}: ID must be that of a stored item, got {name!r}")
         found.append(item)

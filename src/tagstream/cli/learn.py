@@ -41,6 +41,7 @@ from tagstream.cli.records import (
     name_of,
 )
 from tagstream.cli.stop import STOP, Stopped
+from tagstream.learners.keeping import keeps_items
 from tagstream.learners.registry import METHODS
 
 if TYPE_CHECKING:
@@ -383,7 +384,7 @@ def learn(
         if refit and not hasattr(tagger.learner, "refit"):
             name = type(tagger.learner).__name__
             raise Failed(f"{model}: --refit must not be given: {name} has nothing to fit anew")
-        if update and not hasattr(tagger.learner, "has_item"):
+        if update and not keeps_items(tagger.learner):
             raise Failed(f"{model}: {type(tagger.learner).__name__} keeps no items to be updated")
         for name in data:
             download(name, quiet)
@@ -481,7 +482,7 @@ def _learn(
         run.go(_Source(data, reading, before, run.quiet), makes)
     except _Edited:
         advice = "say --again to learn it from its start beside the old"
-        if not hasattr(run.keeper.tagger.learner, "has_item"):
+        if not keeps_items(run.keeper.tagger.learner):
             raise Failed(f"{data}: has changed since it was learnt; {advice}") from None
         say(f"{data} has changed since; records whose id is known are corrections", run.quiet)
         rule = "has changed since it was learnt, and only records with ids can be told apart"

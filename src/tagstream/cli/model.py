@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tagstream.cli.output import Failed
 from tagstream.cli.records import check_saved
+from tagstream.learners.keeping import keeps_items
 
 if TYPE_CHECKING:
     from tagstream.records import Batch
@@ -41,12 +42,12 @@ def open_tagger(path: str, encoder: str | None = None) -> Tagger:
 
 def find_item(tagger: Tagger, written: str) -> Any:
     """Return the id that was written, a string or else a number; None if no item has it."""
-    has_item = getattr(tagger.learner, "has_item", None)
-    if has_item is None:
+    learner = tagger.learner
+    if not keeps_items(learner):
         return None
     for kind in (str, int, float):
         with contextlib.suppress(ValueError):
-            if has_item(kind(written)):
+            if learner.has_item(kind(written)):
                 return kind(written)
     return None
 

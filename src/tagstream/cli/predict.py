@@ -48,6 +48,7 @@ from tagstream.cli.records import (
     is_stream,
     name_of,
 )
+from tagstream.learners.keeping import keeps_items
 
 if TYPE_CHECKING:
     from tagstream.learners.neighbors import Explanation
@@ -292,7 +293,7 @@ def _csv(rows: list[list[Any]]) -> str:
 
 # ---------------------------------------------------------------------- explain
 def _check_explains(tagger: Tagger, model: str) -> None:
-    if not hasattr(tagger.learner, "explain"):
+    if not keeps_items(tagger.learner):
         name = type(tagger.learner).__name__
         raise Failed(f"{model}: {name} keeps no items to explain with; use --method oml")
 

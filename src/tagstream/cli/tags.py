@@ -13,6 +13,7 @@ from tagstream.cli.model import DUE, changed, find_item, locked, new_encoder, op
 from tagstream.cli.options import EncoderOption, JsonOption, ModelArgument, QuietOption
 from tagstream.cli.output import Failed, count, put_json, say
 from tagstream.cli.predict import put_tags
+from tagstream.learners.keeping import keeps_items
 
 if TYPE_CHECKING:
     from tagstream.tagger import Tagger
@@ -314,7 +315,7 @@ def _check_whole(tagger: Tagger, names: Sequence[str], sep: str) -> None:
 
 def _item(tagger: Tagger, model: str, written: str) -> Any:
     """Return the id that was written, or say that no item has it."""
-    if not hasattr(tagger.learner, "has_item"):
+    if not keeps_items(tagger.learner):
         name = type(tagger.learner).__name__
         raise Failed(f"{model}: {name} keeps no items that could be changed")
     found = find_item(tagger, written)

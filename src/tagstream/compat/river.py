@@ -37,6 +37,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tagstream.checks import check_number, check_rows
 from tagstream.labels.read import read_indicator, sorted_names
 from tagstream.learners.estimator import StreamClassifier
+from tagstream.learners.keeping import keeps_items
 
 try:
     from river import base
@@ -264,11 +265,12 @@ class RiverClassifier(base.MultiLabelClassifier):
 
         Like :meth:`predict_one`, it answers for the next item of the stream.
         """
-        explain = getattr(self._learner, "explain", None)
-        if explain is None:
+        if not keeps_items(self._learner):
             name = type(self.model).__name__
             raise ValueError(f"model must have learnt and keep its items to explain, got {name}")
-        why: Explanation = explain(self._rows([_features(x)], learning=False), next=True)[0]
+        why: Explanation = self._learner.explain(
+            self._rows([_features(x)], learning=False), next=True
+        )[0]
         return why
 
 

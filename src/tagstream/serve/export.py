@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tagstream.files import persist
+from tagstream.learners.keeping import keeps_items
 from tagstream.serve.kinds import KINDS
 from tagstream.serve.log import EventLog
 from tagstream.serve.names import TagNames
@@ -45,7 +46,7 @@ def items_of_model(path: Path) -> Iterator[tuple[Any, dict[str, Any] | None]]:
     learner: Any
     learner, extra = persist.load_with_extra(path)
     saved = extra.get("tagger")
-    if saved is None or not hasattr(learner, "ids_"):
+    if saved is None or not keeps_items(learner):
         yield from [(None, None)] * learner.n_seen_
         return
     texts = dict(zip(saved["text_ids"], saved["texts"], strict=True))
