@@ -40,12 +40,13 @@ ROLES = {
     "read": """POST /v1/suggest POST /v1/explain GET /v1/items GET /v1/tags GET /v1/next
         GET /v1/items/{id} GET /v1/items/{id}/history GET /v1/people
         GET /v1/me GET /v1/undo GET /v1/exclusive GET /v1/quarantine GET /v1/events
+        GET /v1/agreement GET /v1/conflicts GET /v1/imports GET /v1/export
         POST /v1/tags/merge/preview GET /v1/review GET /v1/candidates GET /v1/promises
         GET /v1/tags/similar GET /v1/tags/health GET /v1/duplicates
         GET /v1/progress GET /v1/info GET /metrics GET /openapi.json""",
     "write": """POST /v1/learn POST /v1/forget POST /v1/pool POST /v1/pool/remove GET /ls GET /ls/
         POST /v1/candidates POST /v1/apply POST /v1/lease POST /v1/lease/release
-        POST /v1/undo POST /v1/skip POST /v1/items/tags
+        POST /v1/import POST /v1/import/preview POST /v1/undo POST /v1/skip POST /v1/items/tags
         GET /ls/health GET /ls/versions POST /ls/setup POST /ls/predict POST /ls/webhook""",
     "admin": """GET /v1/tokens POST /v1/tokens POST /v1/tokens/revoke
         POST /v1/tags/declare POST /v1/tags/describe POST /v1/tags/rename

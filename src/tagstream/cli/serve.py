@@ -61,6 +61,16 @@ def serve(
             "may be one of its snapshots, to begin there.",
         ),
     ] = False,
+    agree: Annotated[
+        int,
+        typer.Option(
+            "--agree",
+            min=0,
+            max=100,
+            metavar="N",
+            help="Ask N people about each item: the majority is learnt, ties are conflicts.",
+        ),
+    ] = 0,
     webhook: Annotated[
         str | None,
         typer.Option(
@@ -115,7 +125,11 @@ def serve(
         service: Service = Follower(folder)
     else:
         service = Service(
-            folder, model=model, snapshot_events=snapshot_every, accept_loss=accept_loss
+            folder,
+            model=model,
+            snapshot_events=snapshot_every,
+            accept_loss=accept_loss,
+            agree=agree,
         )
     if example:
         service.first = example_changes()

@@ -125,7 +125,7 @@ def iter_jsonl(
         while block := lines.take(chunk):
             for number, line in enumerate(block, lines.number - len(block) + 1):
                 if line.strip():
-                    reader.add(_parse(line, lines, number), number)
+                    reader.add(parse_record(line, lines, number), number)
             if reader.items:
                 yield reader.batch()
 
@@ -205,7 +205,7 @@ def _rows_of(part: Any) -> Iterator[dict[str, Any]]:
             yield part.slice(i, 1).to_pylist()[0]
 
 
-def _parse(line: bytes, lines: Lines, number: int) -> dict[str, Any]:
+def parse_record(line: bytes, lines: Lines, number: int) -> dict[str, Any]:
     text = lines.decode(line, number)
     try:
         record = json.loads(text, parse_constant=_refuse, object_pairs_hook=_without_repetition)

@@ -54,18 +54,18 @@ def iter_xlsx(
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
-    place = _Place(source)
-    rows = _rows(place, source, sheet)
+    place = SheetPlace(source)
+    rows = rows_of_sheet(place, source, sheet)
     yield from batches_of_table(place, rows, labels, sep, text, ids, missing, chunk)
 
 
 def columns_of_sheet(source: str | os.PathLike[str], sheet: str | None = None) -> list[str]:
     """Return the names of the columns of a sheet; none if it is empty."""
-    header = next(_rows(_Place(source), source, sheet), [])
+    header = next(rows_of_sheet(SheetPlace(source), source, sheet), [])
     return [name.strip() for name in header]
 
 
-class _Place:
+class SheetPlace:
     """The row of a workbook that is being read."""
 
     def __init__(self, source: Any) -> None:
@@ -79,7 +79,7 @@ class _Place:
         return DataError(f"{self.path}:{number}: {shown}" if number else f"{self.path}: {shown}")
 
 
-def _rows(place: _Place, source: Any, sheet: str | None) -> Iterator[list[str]]:
+def rows_of_sheet(place: SheetPlace, source: Any, sheet: str | None) -> Iterator[list[str]]:
     """Yield the rows that are not empty, their cells as texts."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook, WorksheetNotFound

@@ -33,7 +33,7 @@ _UNKNOWN = ("", "?")
 Labels: TypeAlias = "Sequence[str] | str | int | Literal[False] | None"
 
 _MAX_BATCH = 1 << 24  # bytes of records after which a batch is handed out
-_MAX_CELL = 1 << 24  # characters; as long as a line may be
+MAX_CELL = 1 << 24  # characters; as long as a line may be
 
 
 def iter_lines(source: Source, *, encoding: str | None = None, chunk: int = 256) -> Iterator[Batch]:
@@ -145,9 +145,9 @@ def iter_csv(
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ValueError(f"delimiter must be one character, no quote, got {delimiter!r}")
     # of the whole process, so it is only ever raised: long texts would be refused
-    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL))
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))
     with Lines(source, encoding, guess=True) as lines:
-        rows = _csv_rows(lines, delimiter)
+        rows = csv_rows(lines, delimiter)
         yield from batches_of_table(lines, rows, labels, sep, text, ids, missing, chunk)
 
 
@@ -199,7 +199,8 @@ def find_delimiter(header: str) -> str:
     return max(_DELIMITERS, key=unquoted.count)
 
 
-def _csv_rows(lines: Lines, delimiter: str | None) -> Iterator[list[str]]:
+def csv_rows(lines: Lines, delimiter: str | None) -> Iterator[list[str]]:
+    """Yield the rows of a table that are not empty, the names of its columns first."""
     texts = (lines.decode(line) for line in lines)
     first = next((text for text in texts if text.strip()), None)
     if first is None:

@@ -32,8 +32,10 @@ except ImportError as error:
     ) from error
 
 from tagstream.serve import schema
+from tagstream.serve.routes.agreement import add_agreement
 from tagstream.serve.routes.answers import item_now
 from tagstream.serve.routes.choosing import add_choosing
+from tagstream.serve.routes.data import STREAMED, add_data
 from tagstream.serve.routes.desk import ROLE, Desk, Waited
 from tagstream.serve.routes.items import add_items
 from tagstream.serve.routes.knows import add_knows, drifting_tags
@@ -85,6 +87,7 @@ TAGS = {
     "tags": "The tags themselves.",
     "choosing": "What is worth tagging next.",
     "knowing": "What the model knows of stored items and tags.",
+    "data": "Files in and out.",
     "running": "State, measures, health.",
     "label studio": "The backend of Label Studio.",
 }
@@ -130,7 +133,7 @@ def create_app(
         door.on_close = live.close
     app = _routes(Desk(service, tokens, is_open, seconds), live, registry)
     roles = roles_of(app)
-    return Gate(app, tokens, roles, is_open, schema.MAX_BODY, seconds, count, door)
+    return Gate(app, tokens, roles, is_open, schema.MAX_BODY, seconds, count, door, STREAMED)
 
 
 def roles_of(app: FastAPI) -> dict[tuple[str, str], str]:
@@ -226,9 +229,11 @@ def _routes(desk: Desk, live: Live, registry: CollectorRegistry) -> FastAPI:
     add_tagging(app, desk)
     add_items(app, desk)
     add_people(app, desk)
+    add_agreement(app, desk)
     add_tags(app, desk)
     add_choosing(app, desk)
     add_knows(app, desk)
+    add_data(app, desk)
     add_live(app, desk, live)
     add_running(app, desk, registry)
     add_label_studio(app, desk)

@@ -99,7 +99,8 @@ class Gate:
     door : Door, optional
         Where connections come in; it is told of requests.
     streamed : mapping of (method, path) to types, optional
-        Bodies of these types may be of any size; the route reads them as they come.
+        Bodies of these types, or of any where it is None, may be of any size; the route reads
+        them as they come.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Gate:
         seconds: float,
         count: Callable[[str, str, int, float], None],
         door: Door | None = None,
-        streamed: Mapping[tuple[str, str], Collection[str]] | None = None,
+        streamed: Mapping[tuple[str, str], Collection[str] | None] | None = None,
     ) -> None:
         self.streamed = streamed or {}
         self.app, self.tokens, self.roles = app, tokens, roles
@@ -295,7 +296,8 @@ class Gate:
         return body
 
     def _is_streamed(self, scope: Scope, headers: Mapping[str, str]) -> bool:
-        return _kind_of(headers) in self.streamed.get((scope["method"], scope["path"]), ())
+        kinds = self.streamed.get((scope["method"], scope["path"]), ())
+        return kinds is None or _kind_of(headers) in kinds
 
     def _patient(self, receive: Receive) -> Receive:
         """Return a body that may be long, and each part of which must come in time."""

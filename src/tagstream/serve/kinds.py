@@ -62,6 +62,10 @@ KINDS: dict[str, Kind] = {
     "quarantine": Kind(changes=False, voids=True),
     # The tagger did not take an event, for a reason that concerns whoever sent it.
     "reject": Kind(changes=False, voids=True),
+    # What one person says of an item, where several are asked; y is None if it is withdrawn.
+    "answer": Kind(changes=False, item="notes"),
+    # How far an import has come, committed with its rows.
+    "import": Kind(changes=False),
     # What the model of the beginning knew of an item, before its first change.
     "began": Kind(changes=False, item="notes"),
     # The events from body["first"] to body["last"] are one change, which is undone as one.

@@ -517,7 +517,13 @@ class EventLog:
                 at = (event.item, row.position)
                 self._connection.execute("INSERT INTO items VALUES (?, ?)", at)
                 if "y" in event.body:  # an item of which only refusals are known goes on waiting
-                    self._connection.execute("UPDATE pool SET taken = ? WHERE id = ?", at[::-1])
+                    self._take(self.position, str(event.item))
+
+    def _take(self, position: int, item: str) -> None:
+        """Say that an item of the pool has its tags by an event; the first one counts."""
+        self._connection.execute(
+            "UPDATE pool SET taken = ? WHERE id = ? AND taken IS NULL", (position, item)
+        )
 
     def _void(self, position: int, kind: str, why: str) -> None:
         """Let a replay pass an event over, and undo what it did to the tables."""
@@ -530,13 +536,15 @@ class EventLog:
             return
         run("DELETE FROM items WHERE id = ?", (item,))
         before = run(
-            "SELECT e.position, e.kind FROM events e LEFT JOIN voided v ON v.position = e.position "
+            f"SELECT e.position, e.kind, e.body FROM events e {_VOIDED} "
             f"WHERE e.item = ? AND {_CHANGES_ITEM} AND e.refused IS NULL AND v.position IS NULL "
             "ORDER BY e.position DESC LIMIT 1",
             (item,),
         ).fetchone()
         if before is not None and KINDS[before[1]].item == "sets":
             run("INSERT INTO items VALUES (?, ?)", (item, before[0]))
+            if "y" in json.loads(before[2]):
+                self._take(before[0], item)
 
     def _begin_group(self, chain: bytes) -> None:
         self._chain = chain
@@ -574,6 +582,11 @@ class EventLog:
             there = "DELETE FROM pool WHERE id = ? AND taken IS NULL"
             n += self._connection.execute(there, (name,)).rowcount
         return n
+
+    def settle(self, ids: Iterable[str], position: int) -> None:
+        """Say that items of the pool have their tags by an event, inside a transaction."""
+        for name in ids:
+            self._take(position, name)
 
     def tidy_pool(self) -> None:
         """Drop items that have had their tags for long, inside a transaction.
@@ -748,6 +761,12 @@ class EventLog:
         """Return the events after a position that change an item (writer only)."""
         where = f"e.item = ? AND e.position > ? AND {_CHANGES_ITEM} ORDER BY e.position"
         return self._own(where, (item, position))
+
+    def answer_before(self, item: str, who: str, position: int) -> Event | None:
+        """Return what a person had answered before a position (writer only)."""
+        where = "e.item = ? AND e.who = ? AND e.position < ? AND e.kind = 'answer'"
+        found = self._own(f"{where} ORDER BY e.position DESC LIMIT 1", (item, who, position))
+        return found[0] if found else None
 
     def made_by(self, who: str, before: int, n: int) -> list[Event]:
         """Return the last ``n`` events of a person below a position, newest first.

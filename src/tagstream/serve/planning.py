@@ -11,15 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tagstream.serve.agreement import majority, ties
 from tagstream.serve.changes import Change, Conflict, Refused
 from tagstream.serve.log import Event
 from tagstream.serve.replay import record_of
-from tagstream.serve.undo import events_of_undo, find_undoable
+from tagstream.serve.undo import Undoable, events_of_undo, find_undoable
 
 if TYPE_CHECKING:
     from tagstream.serve.writer import Service
 
 __all__ = ["Plan", "Planner", "retagged"]
+
+# What a person gives an answer through.
+PEOPLE = ("page", "http")
 
 
 @dataclass
@@ -37,7 +41,11 @@ class Plan:
     missing : list of str
         Items that are not there.
     waiting : list of (str, dict)
-        Items that wait for tags again.
+        Items that wait for tags, or again.
+    settled : list of str
+        Items that wait no more.
+    n_waiting : int
+        How many items were put in the pool.
     """
 
     change: Change
@@ -46,6 +54,8 @@ class Plan:
     duplicates: int = 0
     missing: list[str] = field(default_factory=list)
     waiting: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    settled: list[str] = field(default_factory=list)
+    n_waiting: int = 0
     items: dict[str, Event] = field(default_factory=dict)
     keys: dict[str, Event] = field(default_factory=dict)
 
@@ -80,6 +90,9 @@ class Planner:
         if change.kind == "undo":
             return self._undo(change)
         plan = Plan(change)
+        if change.kind == "import":
+            self._import(plan, change.bodies[0], told)
+            return plan
         versions = change.versions or [None] * len(change.bodies)
         for body, key, version in zip(change.bodies, change.keys, versions, strict=True):
             if change.kind == "retag":
@@ -99,6 +112,9 @@ class Planner:
         newest = self._newest(plan, body["id"])
         if "y" not in body:
             body = self._with_tags(body, newest)
+        if self.service.agree and plan.change.source in PEOPLE and "y" in body:
+            self._one_of_several(plan, body, key)
+            return
         if self._is_answered(plan, key, "learn", body):
             return
         now = None if body["id"] in plan.items else self._newer(body, version)
@@ -152,6 +168,79 @@ class Planner:
             return
         self._learn(plan, new, key, None)
 
+    def _one_of_several(self, plan: Plan, body: dict[str, Any], key: str | None) -> None:
+        """Plan that a person's own answer is kept, and that the majority is learnt."""
+        name = body["id"]
+        kept: dict[str, Any] = {"id": name, "y": body["y"]}
+        if "no" in body:
+            kept["no"] = body["no"]
+        if self._is_answered(plan, key, "answer", kept):
+            return
+        state = self.service.state_now(name, self._newest(plan, name))
+        mine = self.service.answers.of_item(name).get(plan.change.who)
+        is_same = (
+            mine is not None and {*mine.y} == {*body["y"]} and [*mine.no] == body.get("no", [])
+        )
+        if is_same and key is None and state is not None and record_of(state) == record_of(body):
+            plan.duplicates += 1
+            return
+        plan.add("answer", key, kept)
+        self._learn_majority(plan, body, state)
+
+    def _learn_majority(
+        self, plan: Plan, body: dict[str, Any], state: dict[str, Any] | None
+    ) -> None:
+        """Plan what follows from the answers about an item, one of which is new."""
+        name, who = body["id"], plan.change.who
+        others = self.service.answers.of_item(name)
+        given = [(a.y, a.no) for person, a in others.items() if person != who]
+        if body["y"] is not None:
+            given.append((tuple(body["y"]), tuple(body.get("no", ()))))
+        if not given:
+            if state is not None:
+                plan.add("forget", None, {"id": name})
+                plan.waiting.append((name, record_of(state)))
+            return
+        y, no = majority(given, () if state is None else state.get("y") or ())
+        learnt = {"id": name, **record_of(body), "y": y, **({"no": no} if no else {})}
+        newest = self._newest(plan, name)
+        if newest is None or newest.kind != "learn" or not self._is_same(newest, learnt):
+            is_new = not self._will_be_stored(name, newest)
+            if not is_new and newest is None:
+                self._keep_beginning(plan, name)
+            plan.add("learn", None, learnt, is_new)
+        if len(given) < self.service.agree or ties(given):
+            plan.waiting.append((name, record_of(body)))
+        else:
+            plan.settled.append(name)
+
+    def _import(self, plan: Plan, body: dict[str, Any], told: dict[int, Any]) -> None:
+        """Plan a group of rows of a file, with an event that says how far it has come."""
+        known = self.service.imports.get(body["import"])
+        done = 0 if known is None else known.rows
+        if body["last"] <= done:
+            plan.duplicates += len(body["items"])
+            return
+        if body["first"] != done + 1:
+            words = f"the import must go on at row {done + 1}, got {body['first']}"
+            raise Refused(words, "name", 409, {"lines": done})
+        waiting = []
+        for item in body["items"]:
+            if body["as"] == "learnt" and ("y" in item or "no" in item):
+                self._learn(plan, item, None, None)
+            elif self.is_known(item["id"]):
+                plan.duplicates += 1
+            else:
+                waiting.append((item["id"], record_of(item)))
+        if waiting:
+            self.service.check_fit([item for _, item in waiting])
+        if any(event.kind == "learn" for event in plan.events):
+            self._suggest_first(plan, told)
+        plan.waiting, plan.n_waiting = waiting, len(waiting)
+        n = len(plan.events) + len(waiting)
+        head = {name: value for name, value in body.items() if name != "items"}
+        plan.add("import", f"import:{body['import']}:{body['last']}", {**head, "n": n})
+
     def _undo(self, change: Change) -> Plan:
         """Plan that a change is taken back."""
         plan, key = Plan(change), change.keys[0]
@@ -162,13 +251,29 @@ class Planner:
             plan.duplicates += 1
             return plan
         found = find_undoable(self.service, change.who, change.bodies[0].get("position"))
-        for event in events_of_undo(self.service, found):
+        answered = self._withdraw(plan, found)
+        for event in () if answered else events_of_undo(self.service, found):
             plan.add(event.kind, event.key, event.body)
         first = self.service.log.position + 1
         span = [first, first + max(len(plan.events), 1) - 1]
         plan.add("undo", key, {"of": [*found.span], "by": span})
-        plan.waiting = self.service.log.wait_again(*found.span)
+        if not answered:
+            plan.waiting = self.service.log.wait_again(*found.span)
         return plan
+
+    def _withdraw(self, plan: Plan, found: Undoable) -> bool:
+        """Plan that a person's answers are as before; return whether there were some."""
+        events = [e for e in self.service.log.between(*found.span) if e.kind == "answer"]
+        for event in {event.body["id"]: event for event in reversed(events)}.values():
+            name = event.body["id"]
+            before = self.service.log.answer_before(name, event.who, event.position)
+            body: dict[str, Any] = {"id": name, "y": None}
+            if before is not None and before.body["y"] is not None:
+                body = {**self.service.state(before)}
+            state = self.service.state_now(name, self._newest(plan, name))
+            plan.add("answer", None, body)
+            self._learn_majority(plan, {**(state or {}), **body}, state)
+        return bool(events)
 
     def _newest(self, plan: Plan, name: str) -> Event | None:
         """Return the newest state of an item, also one of this plan."""

@@ -21,7 +21,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -29,9 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from tagstream.checks import DataError
+from tagstream.serve.agreement import Answers
 from tagstream.serve.changes import Busy, Change, Closed, Conflict, Done, Held, Refused
 from tagstream.serve.export import items_of_model
 from tagstream.serve.folder import keep_base, lock_folder, loss_words, remove_leftovers
+from tagstream.serve.imports import Imports
 from tagstream.serve.index import Index
 from tagstream.serve.kinds import KINDS
 from tagstream.serve.leases import Leases, Skipped
@@ -80,6 +82,8 @@ GROUP_ITEMS = 256
 QUEUE_ITEMS = 10_000
 SNAPSHOT_EVENTS = 10_000
 REPLAY_ITEMS = 512
+# Events that come with others, and are no changes of their own.
+NOTES = ("began", "together", "undo", "import")
 # If more events than this fail in one replay, the machine or the version is to blame, not they.
 MOST_FAILED = 20
 # How long an end waits for a replay, which may be in the middle of a long fit.
@@ -129,6 +133,8 @@ class Service:
         A snapshot is written after so many events, and at the end.
     accept_loss : bool
         Go on without the events that are missing from the log, if some are.
+    agree : int
+        How many people are asked about each item; 0: the last answer replaces those before.
 
     Attributes
     ----------
@@ -155,7 +161,9 @@ class Service:
         model: Path | None = None,
         snapshot_events: int = SNAPSHOT_EVENTS,
         accept_loss: bool = False,
+        agree: int = 0,
     ) -> None:
+        self.agree = agree
         self.folder = folder
         self.accept_loss = accept_loss
         self.snapshot_events = snapshot_events
@@ -183,6 +191,8 @@ class Service:
         self.doing = "starting"
         self.names = TagNames()
         self.spans = Spans()
+        self.imports = Imports()
+        self.answers = Answers(self.names_now)
         self.plans = Planner(self)
         self._tagger: Tagger
         self._snapshot_at = 0
@@ -333,6 +343,10 @@ class Service:
             self._wake.notify()
         return change.done
 
+    def names_now(self, tags: Iterable[str], position: int) -> list[str]:
+        """Return the present names of tags that were given at a position."""
+        return self.names.now(tags, position)
+
     def tags_now(self, event: Event) -> list[str]:
         """Return the tags of a learn event as they are called now."""
         return self.names.now(event.body.get("y", ()), event.position)
@@ -464,7 +478,7 @@ class Service:
             self._index([], ids)
         else:
             try:
-                self._check_fit([body["item"] for body in change.bodies])
+                self.check_fit([body["item"] for body in change.bodies])
             except Exception as error:  # whatever it is, it concerns this change only
                 change.done.set_exception(error)
                 return
@@ -478,7 +492,7 @@ class Service:
         self.on_change()
         change.done.set_result(Done(n, len(ids) - n, self.log.position))
 
-    def _check_fit(self, items: list[dict[str, Any]], first: int = 0) -> None:
+    def check_fit(self, items: list[dict[str, Any]], first: int = 0) -> None:
         """Refuse items that the tagger cannot take; the first such one is named."""
         try:
             self.read().view.suggest(items)
@@ -486,7 +500,7 @@ class Service:
             if len(items) == 1:
                 raise Refused(f"items[{first}]: {error}", f"items[{first}]") from error
             for i, item in enumerate(items):
-                self._check_fit([item], i)
+                self.check_fit([item], i)
 
     def _do_events(self, group: list[Change]) -> None:
         written: list[tuple[Plan, list[Event]]] = []
@@ -514,10 +528,12 @@ class Service:
             self._void_failed()
         self._note(all_events, failed)
         waiting = [one for plan, _ in written for one in plan.waiting]
+        settled = [name for plan, _ in written for name in plan.settled]
         self.pool.put(waiting)
+        self.pool.take(settled)
         self._publish()
         done = [event for event in all_events if event.position not in failed]
-        self._index(done, [name for name, _ in waiting])
+        self._index(done, [*settled, *(name for name, _ in waiting)])
         for plan, events in written:
             self.n_duplicates += plan.duplicates
             errors = [event.position for event in events if event.position in failed]
@@ -534,6 +550,8 @@ class Service:
             events.append(replace(event, position=self.log.append(event)))
             if event.kind == "auto" and is_checked(event.body["id"]):
                 self.log.put_in_pool([(event.body["id"], record_of(event.body))])
+        self.log.put_in_pool(plan.waiting)
+        self.log.settle(plan.settled, self.log.position)
         if plan.change.is_one and len(events) > 1:
             first, last = events[0].position, events[-1].position
             span = Event(
@@ -544,8 +562,8 @@ class Service:
         return events
 
     def _answer(self, plan: Plan, events: Sequence[Event]) -> Done:
-        made = [event for event in events if event.kind not in ("began", "together", "undo")]
-        n = sum(event.refused is None for event in made)
+        made = [event for event in events if event.kind not in NOTES]
+        n = sum(event.refused is None for event in made) + plan.n_waiting
         ids: tuple[str, ...] = ()
         if plan.change.kind == "undo":
             ids = (*dict.fromkeys(event.item for event in made if event.item is not None),)
@@ -640,6 +658,8 @@ class Service:
         for event in done:
             self.names.add(event.position, event.does.moves(event.body))
             self.spans.add(event)
+            self.imports.add(event)
+            self.answers.add(event)
         learnt = [event.body for event in done if event.kind == "learn"]
         self.pool.take(body["id"] for body in learnt if "y" in body)
         for body in learnt:
@@ -759,6 +779,10 @@ class Service:
             if event.position not in self._unmarked and (until is None or event.position <= until):
                 self.names.add(event.position, event.does.moves(event.body))
         self.spans = Spans(self.log.of_kinds("together", "undo"))
+        self.imports = Imports(self.log.of_kinds("import"))
+        self.answers = Answers(self.names_now)
+        for event in self.log.of_kinds("answer", "forget"):
+            self.answers.add(event)
 
     def _restore(self) -> None:
         self.doing = "opening the newest snapshot"

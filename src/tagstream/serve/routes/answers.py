@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tagstream.serve import schema
+from tagstream.serve.agreement import ties
 from tagstream.serve.log import Event
 from tagstream.serve.taggers import View
 from tagstream.serve.writer import Service
@@ -92,6 +93,13 @@ def item_now(service: Service, name: str) -> dict[str, Any] | None:
         if kept is None:
             return None
         state, body = "began", kept
+    given = service.answers.of_item(name)
+    if given:
+        body["answers"] = [
+            {"who": who, "y": [*one.y], "no": [*one.no], "when": when(one.time)}
+            for who, one in given.items()
+        ]
+        body["conflict"] = ties([(one.y, one.no) for one in given.values()])
     lease = service.leases.holder(name)
     position = 0 if event is None else event.position
     return {

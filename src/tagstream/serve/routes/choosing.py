@@ -19,15 +19,6 @@ def add_choosing(app: FastAPI, desk: Desk) -> None:
     """Add the routes to an application."""
     service = desk.service
 
-    @app.post("/v1/pool", openapi_extra=WRITE, tags=["choosing"])
-    async def pool(request: schema.PoolRequest) -> dict[str, int]:
-        """Put items without tags in, or replace them there.
-
-        Those that have tags, or are there already like that, are duplicates.
-        """
-        bodies = [{"id": item.id, "item": item.record()} for item in request.items]
-        return answer_of(await desk.change("pool", bodies, [None] * len(bodies)))
-
     @app.post("/v1/pool/remove", openapi_extra=WRITE, tags=["choosing"])
     async def unpool(request: schema.ForgetRequest) -> dict[str, int]:
         """Take items out of the pool, untagged."""
@@ -60,7 +51,7 @@ def _next(desk: Desk, n: int, order: str, tab: str) -> list[dict[str, Any]]:
     """Return items to tag for whoever asks; those that this person skipped come last."""
     service, who = desk.service, desk.who
     view = service.read().view
-    others = service.leases.of_others(who, tab)
+    others = service.leases.of_others(who, tab) | service.answers.of(who)
     skipped = service.skipped.of(who)
     found: list[dict[str, Any]] = service.pool.next(view, n, others | skipped, order)
     if len(found) < n and skipped:

@@ -23,7 +23,7 @@ def add_people(app: FastAPI, desk: Desk) -> None:
     async def me() -> Response:
         """Tell who you are to the service, and what you may do."""
         is_open = desk.is_open and not len(tokens)
-        told = {"who": desk.who, "role": desk.role, "open": is_open}
+        told = {"who": desk.who, "role": desk.role, "open": is_open, "agree": service.agree}
         return JSONResponse(told)
 
     @app.get("/v1/people", openapi_extra=READ, tags=["people"])
