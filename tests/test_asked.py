@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks import assert_same_state
 from tagstream import KNN, OLANSGD, OML, OSMLELM, make_stream
 from tagstream.engine.asked import same_rows
 from tagstream.engine.embedding import Embedding
 from tagstream.store import lookup
+from tagstream.testing import assert_same_state
 
 pytestmark = pytest.mark.exact
 

@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
-from checks import assert_same_state
 from tagstream import KNN
 from tagstream.checks import check_choice, check_number, check_rows
 from tagstream.learners import estimator as base
 from tagstream.store.protocol import LABELS
+from tagstream.testing import assert_same_state
 
 X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 Y = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 1]])

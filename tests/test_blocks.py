@@ -15,12 +15,13 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from checks import as_sets, assert_same_state, binary_stream, feed, stream
 from tagstream.checks import WIDEST_ROWS
 from tagstream.labels.read import Labels
 from tagstream.paper.methods.blocks import LARGEST_CORE, Block, Scaling, solve_upper, to_unit
 from tagstream.paper.methods.olansgd import OLANSGD
 from tagstream.paper.methods.osml_elm import OSMLELM
+from tagstream.testing import assert_same_state
+from tagstream.testing.data import as_sets, binary_stream, feed, stream
 
 # Each starts within the 60 examples of a stream, and has not started after 13.
 MAKERS: dict[str, Any] = {

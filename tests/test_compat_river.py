@@ -28,9 +28,9 @@ from river import (
 )
 from river import metrics as river_metrics
 
-from checks import assert_same_state
 from tagstream import KNN, OLANSGD, OML, OSMLELM, holdout, make_stream, prequential
 from tagstream.compat.river import FromRiver, Labels, Probabilities, RiverClassifier
+from tagstream.testing import assert_same_state
 
 PARAMS = list(RiverClassifier._unit_test_params())
 EACH = pytest.mark.parametrize("params", PARAMS, ids=lambda p: type(p["model"]).__name__)

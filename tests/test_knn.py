@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from sklearn.neighbors import KNeighborsClassifier
 
 import reference as slow
-from checks import assert_same_state
 from tagstream import KNN
+from tagstream.testing import assert_same_state
 
 
 def draw(seed, n=120, p=5, q=4):

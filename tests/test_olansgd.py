@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, hamming_loss
 
-from checks import stream
 from tagstream.data import load
 from tagstream.paper.methods.olansgd import (
     ALPHAS,
@@ -19,6 +18,7 @@ from tagstream.paper.methods.olansgd import (
     pair_gradient,
     smoothed_hinge,
 )
+from tagstream.testing.data import stream
 
 ALL = np.ones(5, bool)
 

@@ -14,11 +14,11 @@ import pytest
 import scipy.sparse as sp
 
 import reference as slow
-from checks import assert_same_state
 from tagstream import KNN, OML, make_stream, projection
 from tagstream.execution.schedule import next_choice, next_fit
 from tagstream.store.local import LocalStore
 from tagstream.store.protocol import Neighbors
+from tagstream.testing import assert_same_state
 
 PLAIN = {"scale": None, "lift": None, "ridge": 2.0}  # nothing is chosen, nothing is drawn
 VOTES = {"head": False, "decide": 0.5}  # the share of the votes is the score

@@ -7,10 +7,10 @@ import pytest
 import scipy.linalg
 from sklearn.metrics import f1_score, hamming_loss
 
-from checks import stream
 from tagstream.data import load
 from tagstream.paper.methods.blocks import insert, regress, solve_upper
 from tagstream.paper.methods.osml_elm import OSMLELM, RIDGES, choose_ridge, least_squares, recursion
+from tagstream.testing.data import stream
 
 
 def hidden(n, L=12, p=5, seed=0):

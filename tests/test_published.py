@@ -12,9 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 import reference as slow
-from checks import assert_same_state
 from tagstream import KNN, PublishedOML, load, make_stream
 from tagstream.data import DATASETS
+from tagstream.testing import assert_same_state
 
 
 def draw(n=200, p=8, q=5, seed=0):

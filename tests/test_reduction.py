@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import checks
 import reference as slow
-from checks import assert_same_state
 from tagstream import OML, load_model, make_stream, save_model
 from tagstream.core.inputs import inputs_of
 from tagstream.evidence.fastmap import BLIND, FastMap
@@ -25,6 +23,8 @@ from tagstream.limits import Limits
 from tagstream.metric.space import ConvexSpace, Coordinates, Space
 from tagstream.projection import Reduction
 from tagstream.store.sums import LocalExamples
+from tagstream.testing import assert_same_state, rules_for
+from tagstream.testing.data import as_sets
 
 VOTES = {"head": False, "decide": 0.5}
 PLAIN = {"scale": None, "lift": None, "ridge": 2.0}
@@ -282,16 +282,11 @@ def test_the_state_does_not_depend_on_the_cuts(early, limits, setting, form):
 
 
 CHECKS = [
-    check
-    for check in checks.ALL
+    rule
+    for rule in rules_for(OML())
     # Directions are drawn label by label, an unknown entry counts as the mean, and scikit-learn has
     # few labels.
-    if check
-    not in (
-        checks.check_label_permutation_commutes,
-        checks.check_scikit_learn,
-        checks.check_sparse_like_dense,
-    )
+    if rule.name not in ("label_permutation_commutes", "scikit_learn", "sparse_like_dense")
 ]
 VARIANTS = {
     "default": {"random_state": 0},
@@ -300,13 +295,13 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__[6:])
-def test_the_contract_of_all_learners_holds(limits, check, variant):
+@pytest.mark.parametrize("rule", CHECKS, ids=lambda rule: rule.name)
+def test_the_contract_of_all_learners_holds(limits, rule, variant):
     limits(many_labels=2)
     params = VARIANTS[variant]
-    if check in (checks.check_learns, checks.check_a_new_label_is_learnt):
+    if rule.name in ("learns", "a_new_label_is_learnt"):
         params = params | {"window": 200} if "window" in params else params
-    check(lambda **more: OML(**{**params, **more}))
+    rule.check(lambda **more: OML(**{**params, **more}))
 
 
 # ---------------------------------------------------------------------- growth
@@ -316,7 +311,7 @@ def growing_sets(n=140, seed=9):
     """Label sets of a stream in which a third of the labels comes late."""
     X, Y = draw(n, seed=seed)
     Y[: n // 2, 3:] = 0
-    return X, checks.as_sets(Y, "abcdefghi")
+    return X, as_sets(Y, "abcdefghi")
 
 
 @pytest.mark.exact

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from checks import assert_same_state
 from tagstream import OML
 from tagstream.execution.steps import Slowly
+from tagstream.testing import assert_same_state
 
 SETTINGS = {
     "default": {},

@@ -12,10 +12,10 @@ import threading
 import numpy as np
 import pytest
 
-from checks import assert_same_state
 from tagstream import KNN, OML, OSMLELM, PublishedOML, make_stream, tagger
 from tagstream.execution.signals import HELD
 from tagstream.tagger import Tagger
+from tagstream.testing import assert_same_state
 from tagstream.text import Text
 
 

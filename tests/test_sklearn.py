@@ -26,8 +26,8 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _get_feature_names
 
-from checks import assert_same_state
 from tagstream import KNN, OLANSGD, OML, OSMLELM, make_stream
+from tagstream.testing import assert_same_state
 
 LEARNERS: dict[str, type[Any]] = {"OML": OML, "KNN": KNN, "OSMLELM": OSMLELM, "OLANSGD": OLANSGD}
 EACH = pytest.mark.parametrize("name", LEARNERS)

@@ -12,7 +12,6 @@ from tagstream import make_stream
 from tagstream.studies import benchmark, leaderboard
 from tagstream.studies.benchmark import Incomplete, Setting
 from tagstream.studies.compare import Comparison, differences
-from tagstream.studies.contract import BrokenContractError, check_learner
 from tagstream.studies.learners import LEARNERS, Learner, learner_named
 from tagstream.studies.published import STUDIES
 from tagstream.studies.records import add_record, read_folder
@@ -256,48 +255,6 @@ def test_the_leaderboard_compares_on_shared_cells(tmp_path):
         leaderboard.read_leaderboard(tmp_path)
     with pytest.raises(ValueError, match="missing among"):
         leaderboard.check_records([record("e", 0.5, 0.45)])
-
-
-# ------------------------------------------------------------------ the contract
-def test_a_good_learner_keeps_the_contract():
-    check_learner(Shares, takes_unknown=True)
-
-
-class Chance(Shares):
-    def predict(self, X):
-        return (np.random.default_rng().random((X.shape[0], len(self.yes))) < 0.5).astype(int)
-
-
-class LearnsFromQuestions(Shares):
-    def predict(self, X):
-        answers = super().predict(X)
-        self.yes = self.yes + X.shape[0] / 4
-        return answers
-
-
-class Scores(Shares):
-    def predict(self, X):
-        return np.tile(self.yes / self.known, (X.shape[0], 1))
-
-
-class Scales(Shares):
-    def partial_fit(self, X, Y):
-        X *= 2
-        return super().partial_fit(X, Y)
-
-
-@pytest.mark.parametrize(
-    ("broken", "said"),
-    [
-        (Chance, "must answer the same"),
-        (LearnsFromQuestions, "must not change what is learnt"),
-        (Scores, "must give 0 and 1"),
-        (Scales, "must not change the rows"),
-    ],
-)
-def test_a_learner_that_breaks_the_contract_is_told_how(broken, said):
-    with pytest.raises(BrokenContractError, match=said):
-        check_learner(broken)
 
 
 # ------------------------------------------------------------------ MOA

@@ -9,12 +9,12 @@ import threading
 import numpy as np
 import pytest
 
-from checks import assert_same_state
 from tagstream import KNN, OLANSGD, OML, Tagger
 from tagstream.checks import DataError
 from tagstream.data import Batch, iter_csv, iter_jsonl
 from tagstream.persist import save
 from tagstream.tagger import Learnt
+from tagstream.testing import assert_same_state
 from tagstream.text import Columns, Encoder, Text
 
 TOPICS = {
