@@ -224,6 +224,46 @@ def test_a_record_with_two_of_them_is_refused_naming_both():
     assert repr(tagger.learner.to_state()) == before
 
 
+def test_the_message_says_which_record_has_two_of_them(run):
+    tagger = small(60)
+    tagger.exclusive(["sea", "food"])
+    both = {"text": "swim soup", "y": ["sea", "food"]}
+    with pytest.raises(DataError, match=r"^item 'n7' must have at most one of sea and food"):
+        tagger.learn([{"text": "a", "y": []}, {"id": "n7", **both}])
+    with pytest.raises(DataError, match=r"^the item 'swim soup' must have at most one"):
+        tagger.learn(both)
+
+
+def test_review_shows_items_with_two_of_them_first_and_proposes_one_at_most():
+    tagger = small()
+    both = [name for name in tagger.ids if {"sea", "food"} <= {*tagger.item(name).tags}]
+    assert len(both) > 2
+    plain = tagger.review(1000)
+    tagger.exclusive(["sea", "food"])
+    found = tagger.review(1000)
+    assert {one.id for one in found[: len(both)]} == {*both}
+    for one in found:
+        assert not {"sea", "food"} <= {*one.tags, *one.add} - {*one.remove}
+        assert one.doubt >= 0
+    doubts = [one.doubt for one in found[len(both) :]]
+    assert doubts == sorted(doubts, reverse=True)
+    tagger.not_exclusive(["sea", "food"])
+    assert tagger.review(1000) == plain
+
+
+def test_who_has_a_tag_that_excludes_another_is_no_candidate_for_it():
+    tagger = small()
+    both = [name for name in tagger.ids if {"sea", "food"} <= {*tagger.item(name).tags}]
+    tagger.relabel(both[0], ["food"])
+    tagger.relabel(both[1], [])
+    assert {*both[:2]} <= {one.id for one in tagger.candidates("sea", 1000)}
+    tagger.exclusive(["sea", "food"])
+    found = tagger.candidates("sea", 1000)
+    assert both[0] not in {one.id for one in found}
+    assert both[1] in {one.id for one in found}
+    assert tagger.accept("sea", [found[0].id]) == 1
+
+
 def test_groups_follow_renames_and_merges_and_are_saved(tmp_path):
     tagger = small(60)
     tagger.exclusive(["sea", "food", "code"])

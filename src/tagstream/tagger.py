@@ -352,7 +352,10 @@ class _Reader:
         from tagstream.knows.review import find_doubts
 
         check_number("n", n, kind=int, least=1)
-        return find_doubts(self._items(), n, self._policy.refused, self._texts, progress)
+        policy = self._policy
+        return find_doubts(
+            self._items(), n, policy.refused, self._texts, progress, policy.exclusive
+        )
 
     def tag_health(self) -> list[TagHealth]:
         """Return how each tag is suggested lately, whether it gets better, and whether it drifts.
@@ -433,7 +436,8 @@ class _Reader:
     def candidates(self, tag: str, n: int = 20, *, progress: Any = None) -> list[Candidate]:
         """Return the stored items without a tag that most likely should have it.
 
-        Each item is asked about without itself.  Items for which the tag was refused are left out.
+        Each item is asked about without itself.  Items for which the tag was refused are left out,
+        and so are items with a tag that excludes it.
         Answer with :meth:`accept` and :meth:`refuse`.
 
         Parameters
@@ -446,7 +450,10 @@ class _Reader:
         from tagstream.knows.candidates import find_candidates
 
         check_number("n", n, kind=int, least=1)
-        return find_candidates(self._items(), tag, n, self._policy.refused, self._texts, progress)
+        policy = self._policy
+        return find_candidates(
+            self._items(), tag, n, policy.refused, self._texts, progress, policy.rivals(tag)
+        )
 
     def _names(self) -> npt.NDArray[Any]:
         return np.array([*self.tags, None], object)[:-1]
@@ -686,8 +693,8 @@ class Tagger(_Reader):
             return self._learn_log(batch)
         if batch.unknown is not None and batch.label_names is None:
             raise ValueError("label_names must be given where labels are not known")
-        for labels in batch.label_sets if self._policy.exclusive else ():
-            self._policy.check(labels or ())
+        for i, labels in enumerate(batch.label_sets if self._policy.exclusive else ()):
+            self._policy.check(labels or (), _named(batch, i))
         if batch.refused is not None:
             return self._learn_refusals(batch)
         some = [i for i, labels in enumerate(batch.label_sets) if labels is not None]
@@ -1327,6 +1334,14 @@ def _checked_tags(tags: Iterable[str]) -> list[str]:
             raise ValueError(f"a tag must be a string that is not empty, got {tag!r}")
         checked.append(tag.strip())
     return checked
+
+
+def _named(batch: Batch, i: int) -> str:
+    """Return how a message calls a record of a batch: by its id, or by the start of its text."""
+    if batch.ids is not None and batch.ids[i] is not None:
+        return f"item {batch.ids[i]!r}"
+    text = batch.items[i] if isinstance(batch.items, list) else None
+    return f"the item {text[:40]!r}" if isinstance(text, str) else "an item"
 
 
 def _labels(batch: Batch, some: list[int]) -> tuple[Any, Sequence[str] | None]:

@@ -6,7 +6,7 @@ highest score come first.  What speaks for an item is its neighbours that have t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ def find_candidates(
     refused: Mapping[Hashable, Any],
     texts: Mapping[Hashable, str],
     progress: Callable[[int, int], None] | None = None,
+    excluded_by: Collection[Any] = (),
 ) -> list[Candidate]:
     """Return at most ``n`` stored items without a tag that most likely should have it.
 
@@ -62,15 +63,19 @@ def find_candidates(
         Items for which a person has refused the tag are left out.
     texts : mapping
     progress : callable (done, total), optional
+    excluded_by : collection of labels
+        Items with one of these must not have the tag, and are left out.
     """
     names = model.classes_.tolist()
     if tag not in names:
         raise ValueError(f"tag must be one that was learnt, got {tag!r}")
     column, total = names.index(tag), int(model.n_stored_)
+    rivals = [j for j, name in enumerate(names) if name in excluded_by]
     scores = np.full(total, -1.0)
     for block in model.ask_stored():
-        has = (block.Y[:, column] > 0) & block.known[:, column]
-        scores[block.positions] = np.where(has, -1.0, block.scores[:, column])
+        has = (block.Y > 0) & block.known
+        no = has[:, column] | has[:, rivals].any(axis=1)
+        scores[block.positions] = np.where(no, -1.0, block.scores[:, column])
         if progress is not None:
             progress(int(block.positions[-1]) + 1, total)
     found: list[Candidate] = []

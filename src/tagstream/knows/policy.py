@@ -168,7 +168,13 @@ class Policy:
         self.modes.pop(tag, None)
 
     # ------------------------------------------------------------------ what follows
-    def check(self, tags: Iterable[Any]) -> None:
+    def rivals(self, tag: Any) -> list[Any]:
+        """Return the tags that an item with this one must not have."""
+        return [
+            other for group in self.exclusive if tag in group for other in group if other != tag
+        ]
+
+    def check(self, tags: Iterable[Any], who: str = "an item") -> None:
         """Refuse a record that has two tags of an exclusive group.
 
         Raises
@@ -182,9 +188,7 @@ class Policy:
         for group in self.exclusive:
             both = [tag for tag in group if tag in given]
             if len(both) > 1:
-                raise DataError(
-                    f"an item must have at most one of {both[0]} and {both[1]}, got both"
-                )
+                raise DataError(f"{who} must have at most one of {both[0]} and {both[1]}, got both")
 
     def limit(self, names: Sequence[Any], scores: Any, chosen: Bools) -> Bools:
         """Return which of the chosen tags (n, q) may be suggested, by groups and modes."""

@@ -11,11 +11,13 @@ of tags has an expected F1 of about
 
 It is zero where the model would give the same tags, small where it is not sure of anything, and
 large where it is sure of other tags.  Tags that are not known are left out of both.
+
+Of exclusive tags S holds only the one with the highest p.  Items that have two of them come first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,10 +88,10 @@ def expected_f1(p: Vector, chosen: Bools) -> Vector:
     return f1
 
 
-def best_sets(p: Vector) -> _Sets:
+def best_sets(p: Vector, allowed: Bools | None = None) -> _Sets:
     """Return for each row of probabilities the set with the highest expected F1.
 
-    It is empty or has the m tags with the highest p.
+    It is empty or has the m tags with the highest p, of those that are ``allowed`` (m, q).
 
     Examples
     --------
@@ -98,8 +100,9 @@ def best_sets(p: Vector) -> _Sets:
     ([[True, False, True], [False, False, False]], [0.743, 0.81])
     """
     n, q = p.shape
-    order = np.argsort(-p, axis=1, kind="stable")
-    hits = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
+    open_to = p if allowed is None else np.where(allowed, p, 0.0)
+    order = np.argsort(-open_to, axis=1, kind="stable")
+    hits = np.cumsum(np.take_along_axis(open_to, order, axis=1), axis=1)
     f1 = 2 * hits / (np.arange(1, q + 1) + p.sum(axis=1, keepdims=True))
     f1 = np.concatenate([np.prod(1 - p, axis=1, keepdims=True), f1], axis=1)
     size = f1.argmax(axis=1)
@@ -108,10 +111,10 @@ def best_sets(p: Vector) -> _Sets:
     return _Sets(chosen, f1[np.arange(n), size])
 
 
-def doubts_of(p: Vector, Y: Any, known: Bools) -> Vector:
-    """Return max E(S) − E(Y) of each item, (m,)."""
+def doubts_of(p: Vector, Y: Any, known: Bools, allowed: Bools | None = None) -> Vector:
+    """Return max E(S) − E(Y) of each item, (m,), for sets S of the ``allowed`` tags."""
     p = np.where(known, p, 0.0)
-    return best_sets(p).f1 - expected_f1(p, (np.asarray(Y) > 0) & known)
+    return best_sets(p, allowed).f1 - expected_f1(p, (np.asarray(Y) > 0) & known)
 
 
 def find_doubts(
@@ -120,8 +123,11 @@ def find_doubts(
     refused: Refused,
     texts: Mapping[Hashable, str],
     progress: Progress | None = None,
+    exclusive: Sequence[tuple[Any, ...]] = (),
 ) -> list[Doubt]:
     """Return the ``n`` stored items with the largest doubt, most doubtful first.
+
+    Before them come those that have two tags which exclude each other.
 
     Parameters
     ----------
@@ -131,23 +137,55 @@ def find_doubts(
         Tags that a person has refused for an item are not proposed again.
     texts : mapping
     progress : callable (done, total), optional
+    exclusive : sequence of tuple
+        Groups of tags of which an item has at most one.
     """
-    total = int(model.n_stored_)
-    values = np.empty(total)
+    total, groups = int(model.n_stored_), _columns_of(model, exclusive)
+    values, breaks = np.empty(total), np.zeros(total, np.bool_)
     for block in model.ask_stored():
         part = _without_refused(model, block, refused)
-        values[part.positions] = doubts_of(part.scores, part.Y, part.known)
+        allowed = _allowed(part.scores, groups)
+        values[part.positions] = doubts_of(part.scores, part.Y, part.known, allowed)
+        breaks[part.positions] = _breaks(part, groups)
         if progress is not None:
             progress(int(part.positions[-1]) + 1, total)
-    worst = np.argsort(-values, kind="stable")[:n]
-    worst = worst[values[worst] > 0]
+    worst = np.lexsort((-values, ~breaks))[:n]
+    worst = worst[(values[worst] > 0) | breaks[worst]]
     found: list[Doubt] = []
     for block in model.ask_stored(worst):
         part = _without_refused(model, block, refused)
+        best = best_sets(np.where(part.known, part.scores, 0.0), _allowed(part.scores, groups))
         found += [
-            _doubt(model, part, i, float(values[part.positions[i]]), texts)
+            _doubt(model, part, i, best.chosen[i], float(values[part.positions[i]]), texts)
             for i in range(len(part.positions))
         ]
+    return found
+
+
+def _columns_of(model: Any, exclusive: Sequence[tuple[Any, ...]]) -> list[list[int]]:
+    """Return the columns of each group of exclusive tags, of those that are known."""
+    at = {name: j for j, name in enumerate(model.classes_.tolist())} if exclusive else {}
+    groups = [[at[tag] for tag in group if tag in at] for group in exclusive]
+    return [group for group in groups if len(group) > 1]
+
+
+def _allowed(p: Vector, groups: list[list[int]]) -> Bools | None:
+    """Return which tags a set may hold, (m, q): of a group the one with the highest p."""
+    if not groups:
+        return None
+    allowed = np.ones(p.shape, np.bool_)
+    for group in groups:
+        best = np.array(group)[p[:, group].argmax(axis=1)]
+        allowed[:, group] = np.array(group) == best[:, None]
+    return allowed
+
+
+def _breaks(block: StoredBlock, groups: list[list[int]]) -> Bools:
+    """Return which items have two tags of a group, (m,)."""
+    has = (block.Y > 0) & block.known
+    found = np.zeros(len(has), np.bool_)
+    for group in groups:
+        found |= has[:, group].sum(axis=1) > 1
     return found
 
 
@@ -164,18 +202,22 @@ def _without_refused(model: Any, block: StoredBlock, refused: Refused) -> Stored
 
 
 def _doubt(
-    model: Any, block: StoredBlock, i: int, value: float, texts: Mapping[Hashable, str]
+    model: Any,
+    block: StoredBlock,
+    i: int,
+    best: Bools,
+    value: float,
+    texts: Mapping[Hashable, str],
 ) -> Doubt:
     names, p = model.classes_.tolist(), np.where(block.known[i], block.scores[i], 0.0)
     has = (block.Y[i] > 0) & block.known[i]
-    best = best_sets(p[None]).chosen[0]
     (name,) = model.ids_at(block.positions[i : i + 1])
     go = sorted(np.flatnonzero(has & ~best).tolist(), key=lambda j: p[j])
     come = sorted(np.flatnonzero(best & ~has).tolist(), key=lambda j: -p[j])
     near = model.neighbors_of(int(block.positions[i]))
     return Doubt(
         name,
-        value,
+        max(value, 0.0),
         tuple(names[j] for j in np.flatnonzero(has)),
         tuple(names[j] for j in go),
         tuple(names[j] for j in come),
