@@ -39,6 +39,7 @@ class FakePaperless:
         self.hidden: set[int] = set()  # tags that our user may not see
         self.late: list[int] = []  # documents whose time moves when the worker runs
         self.works = True  # whether the worker runs
+        self.forbidden: set[int] = set()  # documents that our user may only read
         self.ignores_filters = False
         self.may_read_history = True
         self.versions = VERSIONS
@@ -161,7 +162,7 @@ class FakePaperless:
 
     def _list_tags(self, query: Any) -> tuple[int, Any]:
         rows = [{**tag, "children": []} for id, tag in self.tags.items() if id not in self.hidden]
-        return 200, _page(sorted(rows, key=lambda tag: tag["id"]), query)
+        return 200, _page(sorted(rows, key=lambda tag: tag["name"].lower()), query)
 
     def _new_tag(self, body: Any) -> tuple[int, Any]:
         if any(tag["name"] == body["name"] for tag in self.tags.values()):
@@ -237,6 +238,11 @@ class FakePaperless:
 
     def _note(self, method: str, id: int, query: Any, body: Any) -> tuple[int, Any]:
         notes = self.notes.setdefault(id, [])
+        before = [*notes]
+        if method == "GET":
+            return 200, notes
+        if id in self.forbidden:
+            raise Answered(403, "Insufficient permissions to create notes")
         if method == "DELETE":
             notes[:] = [note for note in notes if note["id"] != int(query["id"])]
         else:
@@ -244,7 +250,7 @@ class FakePaperless:
             user = {"id": 2, "username": "admin"}
             notes.append({"id": number, "note": body["note"], "user": user})
         self._touch(id)
-        return 200, notes
+        return 200, before  # the list was read before the change was made
 
 
 def _page(rows: list[Any], query: Any) -> dict[str, Any]:

@@ -299,6 +299,18 @@ def test_a_tag_of_ours_that_a_person_takes_away_is_a_refusal(bench):
     assert tagger._policy.refused[asked["id"]] == ("Insurance",)
 
 
+def test_a_document_that_may_only_be_read_does_not_stop_the_others(bench):
+    bench.round()
+    first, second = (bench.server.upload("Tulips", TEXTS[GARDEN], [INBOX]) for _ in range(2))
+    bench.server.forbidden.add(first)
+    report = bench.round()
+    assert f"#{first} Tulips is left alone" in report.warnings[0]
+    assert len(bench.server.note_texts(second)) == 1
+    n = len(bench.server.writes())
+    bench.round()
+    assert len(bench.server.writes()) == n
+
+
 def test_no_notes_means_no_notes(bench):
     bench.round()
     bench.server.upload("Tulips", TEXTS[GARDEN], [INBOX])

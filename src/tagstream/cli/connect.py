@@ -320,11 +320,15 @@ def _rounds(
     """Do one round; or one after another, in spite of trouble on the way."""
     _tell(round(), go, as_json, quiet)
     while every is not None:
-        time.sleep(every)
+        _wait(every)
         with _told_only():
             report = round()
             if any(report.counts.values()) or report.warnings:
                 _tell(report, go, as_json, quiet)
+
+
+def _wait(seconds: float) -> None:
+    time.sleep(seconds)
 
 
 @contextlib.contextmanager
@@ -350,7 +354,7 @@ def _tell(report: Report, go: bool, as_json: bool, quiet: bool) -> None:
             title = one["item"]
             cut = title[:LONGEST_SHOWN] + "…" * (len(title) > LONGEST_SHOWN)
             table.add_row(cut, one["does"], ", ".join(one["tags"]), one["why"])
-        put_table(table, "" if go else "what would be told")
+        put_table(table, "" if go else "what --go would write:")
     done = [f"{n:,} {name}" for name, n in report.counts.items() if n]
     line = ", ".join(done) or "nothing new"
     if report.tags:

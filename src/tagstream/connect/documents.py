@@ -21,6 +21,7 @@ from tagstream.connect.reviewing import is_open, lesson_of, new_item, seen_again
 from tagstream.connect.state import Known
 from tagstream.connect.target import Suggested, clean_tag, clean_text
 from tagstream.connect.teaching import Teacher
+from tagstream.connect.web import WebError
 
 __all__ = ["Documents", "Labels", "Settings"]
 
@@ -280,11 +281,21 @@ class Documents:
             asked = [self._question(one) for one in waiting]
             told = self.teacher.target.suggest(asked) if asked else []
             for i, (one, said) in enumerate(zip(waiting, told, strict=True)):
-                self._push(one, said)
+                self._try_to_push(one, said)
                 self.progress(start + i + 1, len(ids))
 
     def _question(self, one: Document) -> dict[str, Any]:
         return {"id": self.teacher.name(str(one.id)), "text": _text(one)}
+
+    def _try_to_push(self, one: Document, said: Suggested) -> None:
+        """Push suggestions; a document that this user may not change does not stop the others."""
+        try:
+            self._push(one, said)
+        except WebError as error:
+            if error.status not in (403, 404):
+                raise
+            self.report.warn(f"{_title(one)} is left alone: {error}")
+            self._remember(one, waits=False)
 
     def _push(self, one: Document, said: Suggested) -> None:
         has = one.tags | self.labels.above(one.tags)

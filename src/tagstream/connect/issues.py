@@ -18,6 +18,7 @@ from tagstream.connect.reviewing import is_open, lesson_of, new_item, seen_again
 from tagstream.connect.state import Known
 from tagstream.connect.target import Suggested, clean_tag, clean_text
 from tagstream.connect.teaching import Teacher
+from tagstream.connect.web import WebError
 
 __all__ = ["IssueSettings", "Issues"]
 
@@ -206,10 +207,24 @@ class Issues:
         asked = [self._question(issue) for issue in waiting]
         told = self.teacher.target.suggest(asked) if asked else []
         for issue, said in zip(waiting, told, strict=True):
-            self._push(issue, said)
+            self._try_to_push(issue, said)
 
     def _question(self, issue: Issue) -> dict[str, Any]:
         return {"id": self.teacher.name(str(issue.number)), "text": _text(issue)}
+
+    def _try_to_push(self, issue: Issue, said: Suggested) -> None:
+        """Push suggestions; an issue that is locked or gone does not stop the others."""
+        try:
+            self._push(issue, said)
+        except WebError as error:
+            if error.status not in (403, 404, 410) or "rate limit" in str(error):
+                raise
+            self.report.warn(f"#{issue.number} is left alone: {error}")
+            self._let_go(issue)
+
+    def _let_go(self, issue: Issue) -> None:
+        known = self.state.item(str(issue.number)) or Known()
+        self.state.put({str(issue.number): replace(known, waits=False)})
 
     def _push(self, issue: Issue, said: Suggested) -> None:
         offered = [label for label in said.tags if self._may_offer(label, issue)][:MOST_OFFERED]
@@ -221,8 +236,7 @@ class Issues:
         if offered:
             shown = [f"{label} {said.scores.get(label, 0.0):.2f}" for label in offered]
             self.report.push(f"#{issue.number} {issue.title}", "comment", shown, why)
-        known = self.state.item(str(issue.number)) or Known()
-        self.state.put({str(issue.number): replace(known, waits=False)})
+        self._let_go(issue)
 
     def _may_offer(self, label: str, issue: Issue) -> bool:
         exists = label in self._labels or self.settings.create_tags

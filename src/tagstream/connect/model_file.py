@@ -141,7 +141,7 @@ class FileTarget:
                 text = tagger.texts.get(name)
                 if wanted and (text is None or not all(w in text.casefold() for w in wanted)):
                     continue
-                tags = tagger.item(name).tags
+                tags = sorted(map(str, tagger.item(name).tags))
                 if tag is None or tag in tags:
                     found.append({"id": str(name), "text": text or "", "tags": tags})
                 if len(found) == n:

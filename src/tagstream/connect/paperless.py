@@ -96,7 +96,7 @@ class Paperless:
             page += 1  # not what ``next`` names: behind a proxy that may be another host
 
     def _tags_page(self, page: int) -> tuple[Any, HTTPMessage]:
-        return self.web.ask_all("GET", "/api/tags/", page=page, page_size=PAGE, ordering="id")
+        return self.web.ask_all("GET", "/api/tags/", page=page, page_size=LONGEST_PAGE)
 
     def _first_page(self) -> tuple[Any, HTTPMessage]:
         """Ask for version 10 of the interface first, then for 9."""
@@ -195,9 +195,12 @@ class Paperless:
         """Add a note to a document; return the id of the note."""
         if self.dry:
             return None
-        said = self.web.ask("POST", f"/api/documents/{id}/notes/", {"note": text})
-        ids = [int(one["id"]) for one in said if one["note"] == text]
-        return max(ids, default=None)
+        path = f"/api/documents/{id}/notes/"
+        self.web.ask("POST", path, {"note": text})  # the answer may be the list as it was before
+        ids = [int(one["id"]) for one in self.web.ask("GET", path) if one["note"] == text]
+        if not ids:
+            raise OSError(f"{self.web.root} did not keep a note of document {id}")
+        return max(ids)
 
     def remove_note(self, id: int, note: int) -> None:
         """Remove a note of a document, if it is still there and this user may."""

@@ -71,7 +71,7 @@ class ServiceTarget:
             for item in page:
                 text = item.get("text", "")
                 if all(word in text.casefold() for word in wanted):
-                    found.append({"id": item["id"], "text": text, "tags": item["y"]})
+                    found.append({"id": item["id"], "text": text, "tags": sorted(item["y"])})
             if len(page) < PAGE:
                 break
             query["before"] = page[-1]["position"]
