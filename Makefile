@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OLD := $(VENV)-oldest
 # With regions that `tagstream report` writes.
-DOCUMENTS := README.md $(addprefix docs/,reproduce.md clean.md tagging.md)
+DOCUMENTS := README.md $(addprefix docs/,reproduce.md clean.md young.md)
 # One BLAS thread for each test process: two of them on two cores would wait for each other.
 ONE = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 PYTEST = $(ONE) $(BIN)/python -m pytest -n auto
