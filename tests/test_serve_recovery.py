@@ -410,7 +410,8 @@ CUT_OFF = """
 import atexit, sys, time
 from fake_tagger import FakeTagger
 from tagstream import cli
-from tagstream.serve import writer
+from tagstream.serve import served
+from tagstream.serve.writer import Service
 
 closed = []
 
@@ -421,11 +422,11 @@ class Slow(FakeTagger):
             time.sleep(0.01)
         return super().learn(records)
 
-def close(service, usual=writer.Service.close):
+def close(service, usual=Service.close):
     closed.append(service)
     usual(service)
 
-writer.usual_tagger, writer.REPLAY_ITEMS, writer.Service.close = lambda: Slow, 1, close
+served.usual_tagger, Service.replay_items, Service.close = lambda: Slow, 1, close
 atexit.register(print, "taken apart")
 sys.exit(cli.main(["serve", sys.argv[1], "--port", "0"]))
 """
@@ -454,7 +455,7 @@ def test_a_command_that_is_ended_in_a_replay_does_not_take_python_apart(tmp_path
 
 def test_a_replay_that_is_to_end_stops_before_its_next_block(tmp_path, monkeypatch):
     fill(tmp_path)
-    monkeypatch.setattr("tagstream.serve.writer.REPLAY_ITEMS", 5)
+    monkeypatch.setattr(Service, "replay_items", 5)
     service = Service(tmp_path, FakeTagger)
     usual = FakeTagger.learn
 

@@ -102,6 +102,7 @@ def serve(
     from tagstream.serve.follow import Follower
     from tagstream.serve.run import check_host, leave, log_to
     from tagstream.serve.run import serve as run
+    from tagstream.serve.served import Served
     from tagstream.serve.tokens import Tokens
     from tagstream.serve.writer import Service
 
@@ -121,18 +122,18 @@ def serve(
     if model is not None and not model.exists():
         raise Failed(f"{model}: No such file or directory")
     log_to()
+    service: Served
     if follow:
-        service: Service = Follower(folder)
+        service = Follower(folder)
     else:
-        service = Service(
+        service = writer = Service(
             folder,
             model=model,
             snapshot_events=snapshot_every,
             accept_loss=accept_loss,
             agree=agree,
         )
-    if example:
-        service.first = example_changes()
+        writer.first = example_changes() if example else []
     hook = None if webhook is None else (webhook, webhook_private)
     code = run(
         service, host, port, on_ready=lambda url: put(f"{url}\n"), trusted=trusted, webhook=hook

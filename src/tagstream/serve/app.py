@@ -15,9 +15,9 @@ from tagstream.serve.gate import App, Gate
 from tagstream.serve.live import Live
 from tagstream.serve.log import LogFull
 from tagstream.serve.problems import PROBLEM, error_body
+from tagstream.serve.served import Served
 from tagstream.serve.tokens import ROLES as TOKEN_ROLES
 from tagstream.serve.tokens import Tokens
-from tagstream.serve.writer import Service
 from tagstream.version import __version__
 
 try:
@@ -94,7 +94,7 @@ TAGS = {
 
 
 def create_app(
-    service: Service,
+    service: Served,
     is_open: bool = True,
     seconds: float = REQUEST_SECONDS,
     door: Door | None = None,
@@ -103,7 +103,7 @@ def create_app(
 
     Parameters
     ----------
-    service : Service
+    service : Served
         It is closed when the application shuts down.
     is_open : bool
         Whether everyone may do everything as long as there are no tokens; for loopback.
@@ -153,7 +153,7 @@ def roles_of(app: FastAPI) -> dict[tuple[str, str], str]:
     return roles
 
 
-def _add_gauges(service: Service, registry: CollectorRegistry) -> None:
+def _add_gauges(service: Served, registry: CollectorRegistry) -> None:
     def items() -> float:
         return service.published.n_items if service.published else 0
 
@@ -241,7 +241,7 @@ def _routes(desk: Desk, live: Live, registry: CollectorRegistry) -> FastAPI:
     return app
 
 
-def _add_handlers(app: FastAPI, service: Service) -> None:
+def _add_handlers(app: FastAPI, service: Served) -> None:
     def error(
         request: Request,
         status: int,

@@ -17,21 +17,15 @@ import sqlite3
 from concurrent.futures import Future
 from pathlib import Path
 
+from tagstream.serve.changes import Change, Done, Refused
 from tagstream.serve.index import Index
 from tagstream.serve.kinds import check_known
 from tagstream.serve.log import Event, EventLog
 from tagstream.serve.progress import KEPT, Progress
+from tagstream.serve.replay import outcomes, try_events
+from tagstream.serve.served import Served
 from tagstream.serve.snapshots import Snapshots
-from tagstream.serve.writer import (
-    Change,
-    Done,
-    Refused,
-    Service,
-    TaggerType,
-    blocks,
-    outcomes,
-    try_events,
-)
+from tagstream.serve.taggers import TaggerType
 from tagstream.tagger import warm_up
 
 __all__ = ["Follower"]
@@ -45,7 +39,7 @@ class _Diverged(Exception):
     """The tagger failed here where the writer's did not; the message says where."""
 
 
-class Follower(Service):
+class Follower(Served):
     """A read-only replica of a folder that another process serves.
 
     If its tagger fails on an event, it waits for what the writer makes of that event.  If the
@@ -79,8 +73,6 @@ class Follower(Service):
         self._undecided: tuple[int, Exception] | None = None  # an event that failed here
         self.stopped = ""
         super().__init__(path.parent.parent if path.is_file() else path, tagger)
-
-    def _open_folder(self, model: Path | None) -> None:
         self.snapshots = Snapshots(self.folder, read_only=True)
         self.index = Index(self.folder / "search.db", read_only=True)
         self._open_log()
@@ -193,7 +185,7 @@ class Follower(Service):
         last = self.log.position
         try:
             with contextlib.closing(self.log.after(last)) as events:
-                for run in blocks(events):
+                for run in self._blocks(events):
                     self._stop_if_closing()
                     for event in run:
                         check_known(event.kind, event.position, self.log.path)

@@ -21,11 +21,13 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
+from tagstream.serve.changes import Busy, Change, Done, Refused
 from tagstream.serve.fetch import Host, Limits
 from tagstream.serve.pool import certainty
 from tagstream.serve.projects import Project, Projects
 from tagstream.serve.schema import MAX_ITEMS, ForgetRequest, Item, TaggedItem, error_of
-from tagstream.serve.writer import QUEUE_ITEMS, Busy, Change, Done, Published, Refused, Service
+from tagstream.serve.served import Published, Served
+from tagstream.serve.writer import QUEUE_ITEMS
 
 __all__ = ["Config", "LabelStudio", "Pulled"]
 
@@ -217,14 +219,14 @@ class LabelStudio:
 
     Parameters
     ----------
-    service : Service
+    service : Served
     projects : Projects
         How to reach the projects.  If it is read-only, nothing is fetched.
     limits : Limits, optional
         What an answer of Label Studio may cost.
     """
 
-    def __init__(self, service: Service, projects: Projects, limits: Limits | None = None) -> None:
+    def __init__(self, service: Served, projects: Projects, limits: Limits | None = None) -> None:
         self.service, self.projects, self.limits = service, projects, limits
         self._lock = threading.Lock()
         self._pulls: dict[str, _Pull] = {}  # those that run or wait

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tagstream.serve.writer import Service, View
+from tagstream.serve.served import Served
+from tagstream.serve.taggers import View
 
 __all__ = ["LONGEST", "Lists"]
 
@@ -40,7 +41,7 @@ class _List:
 class Lists:
     """The lists of one service.  Any thread may ask."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Served) -> None:
         self._service = service
         self._lists: OrderedDict[Key, _List] = OrderedDict()
         self._todo: list[tuple[Key, Make]] = []

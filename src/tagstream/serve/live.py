@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from tagstream.serve.changes import Busy
-from tagstream.serve.writer import Service
+from tagstream.serve.served import Served
 
 __all__ = ["Live"]
 
@@ -30,14 +30,14 @@ class Live:
 
     Parameters
     ----------
-    service : Service
+    service : Served
     lifetime, alive, gap : float
         Seconds: how long a stream lasts, how often it gives a sign of life, how often it speaks.
     """
 
     def __init__(
         self,
-        service: Service,
+        service: Served,
         lifetime: float = LIFETIME_SECONDS,
         alive: float = ALIVE_SECONDS,
         gap: float = GAP_SECONDS,

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from tagstream.serve.door import Door, DoorLimits, Network
 from tagstream.serve.gate import is_loopback
+from tagstream.serve.served import Served
 from tagstream.serve.tokens import Tokens
-from tagstream.serve.writer import Service
 
 __all__ = [
     "JsonLines",
@@ -157,7 +157,7 @@ def server_config(app: Any, limits: DoorLimits) -> Any:
 
 
 def serve(
-    service: Service,
+    service: Served,
     host: str,
     port: int,
     on_ready: Callable[[str], None] | None = None,
@@ -168,7 +168,7 @@ def serve(
 
     Parameters
     ----------
-    service : Service
+    service : Served
         Not started yet.
     host, port
         Where to listen; port 0 takes a free one.
@@ -293,7 +293,7 @@ def _own_end(stop: Callable[[], None]) -> Iterator[None]:
 
 async def _run(
     server: Any,
-    service: Service,
+    service: Served,
     door: Door,
     url: str,
     is_open: bool,

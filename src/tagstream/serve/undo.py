@@ -16,7 +16,7 @@ from tagstream.serve.changes import Conflict, Refused
 from tagstream.serve.log import Event
 
 if TYPE_CHECKING:
-    from tagstream.serve.writer import Service
+    from tagstream.serve.served import Served
 
 __all__ = ["Spans", "Undoable", "events_of_undo", "find_undoable"]
 
@@ -77,7 +77,7 @@ class Undoable:
     event: Event
 
 
-def find_undoable(service: Service, who: str, position: int | None = None) -> Undoable:
+def find_undoable(service: Served, who: str, position: int | None = None) -> Undoable:
     """Return a person's last change that was not undone yet, or the one of a position.
 
     Raises
@@ -103,7 +103,7 @@ def find_undoable(service: Service, who: str, position: int | None = None) -> Un
     raise Refused(f"there must be a change of {who} that is not undone, got none", "", 404)
 
 
-def _checked(service: Service, event: Event) -> Undoable:
+def _checked(service: Served, event: Event) -> Undoable:
     if event.kind not in (*UNDONE_KINDS, "answer"):
         raise Refused(f"the change must be one that can be undone, got: {event.kind}", "", 409)
     if event.source in STREAMS:
@@ -111,7 +111,7 @@ def _checked(service: Service, event: Event) -> Undoable:
     return Undoable(service.spans.of(event.position), event)
 
 
-def events_of_undo(service: Service, change: Undoable) -> list[Event]:
+def events_of_undo(service: Served, change: Undoable) -> list[Event]:
     """Return the events that take a change back; they are not written yet (writer only).
 
     Raises
@@ -138,7 +138,7 @@ def events_of_undo(service: Service, change: Undoable) -> list[Event]:
     return made
 
 
-def _put_back(service: Service, item: str, before: Event | None) -> list[Event]:
+def _put_back(service: Served, item: str, before: Event | None) -> list[Event]:
     """Return the events after which an item is as an event says."""
     now = service.log.newest(item, own=True)
     if before is None or before.kind == "forget":
@@ -149,7 +149,7 @@ def _put_back(service: Service, item: str, before: Event | None) -> list[Event]:
     return [_event("learn", service.state(before))]
 
 
-def _renamed_back(service: Service, event: Event) -> Event:
+def _renamed_back(service: Served, event: Event) -> Event:
     old, new = event.body["old"], event.body["new"]
     tags = service.read().view.tags
     if service.names.now([new], event.position) != [new] or new not in tags or old in tags:

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tagstream.serve.routes.knows import drifting
-from tagstream.serve.writer import Service
+from tagstream.serve.served import Served
 
 __all__ = ["DriftWatch", "Webhook"]
 
@@ -103,13 +103,13 @@ class DriftWatch:
 
     Parameters
     ----------
-    service : Service
+    service : Served
     webhook : Webhook
     every : float
         Seconds between two looks.
     """
 
-    def __init__(self, service: Service, webhook: Webhook, every: float = EVERY) -> None:
+    def __init__(self, service: Served, webhook: Webhook, every: float = EVERY) -> None:
         self._service, self._webhook, self._every = service, webhook, every
         self._told: set[str] = set()
         self._end = threading.Event()

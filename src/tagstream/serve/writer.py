@@ -18,30 +18,22 @@ import contextlib
 import logging
 import math
 import sqlite3
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tagstream.checks import DataError
-from tagstream.serve.agreement import Answers
 from tagstream.serve.changes import Busy, Change, Closed, Conflict, Done, Held, Refused
 from tagstream.serve.export import items_of_model
 from tagstream.serve.folder import keep_base, lock_folder, loss_words, remove_leftovers
-from tagstream.serve.imports import Imports
 from tagstream.serve.index import Index
-from tagstream.serve.kinds import KINDS
-from tagstream.serve.leases import Leases, Skipped
-from tagstream.serve.log import Event, EventLog, LogFull
-from tagstream.serve.names import TagNames
+from tagstream.serve.log import Event, LogFull
 from tagstream.serve.planning import Plan, Planner
-from tagstream.serve.pool import Pool
-from tagstream.serve.progress import KEPT, Progress
+from tagstream.serve.progress import KEPT
 from tagstream.serve.recovery import open_log, remove_copy
 from tagstream.serve.replay import (
     apply_events,
@@ -53,9 +45,9 @@ from tagstream.serve.replay import (
     record_of,
     try_events,
 )
+from tagstream.serve.served import Published, Served, Stopped
 from tagstream.serve.snapshots import Snapshots
-from tagstream.serve.taggers import Tagger, TaggerType, View, usual_tagger
-from tagstream.serve.undo import Spans
+from tagstream.serve.taggers import TaggerType, View
 from tagstream.tagger import warm_up
 
 __all__ = [
@@ -71,7 +63,6 @@ __all__ = [
     "TaggerType",
     "View",
     "apply_events",
-    "blocks",
     "outcomes",
     "try_events",
 ]
@@ -81,44 +72,19 @@ GROUP_ITEMS = 256
 # Items that may wait in the queue before a change is turned away.
 QUEUE_ITEMS = 10_000
 SNAPSHOT_EVENTS = 10_000
-REPLAY_ITEMS = 512
 # Events that come with others, and are no changes of their own.
 NOTES = ("began", "together", "undo", "import")
 # If more events than this fail in one replay, the machine or the version is to blame, not they.
 MOST_FAILED = 20
-# How long an end waits for a replay, which may be in the middle of a long fit.
-LEAVE_SECONDS = 0.2
 
 logger = logging.getLogger(__name__)
-
-
-class _Stopped(Exception):
-    """The service is to end while it is starting."""
 
 
 class _TooManyFailed(Exception):
     """So many events fail in a replay that it cannot be their fault."""
 
 
-@dataclass(frozen=True)
-class Published:
-    """What readers see; swapped as a whole after each group.
-
-    Attributes
-    ----------
-    view : View
-    position : int
-        Of the last event that it knows.
-    n_items : int
-        Items that the learner stores; if it stores none, those that it has learnt.
-    """
-
-    view: View
-    position: int
-    n_items: int
-
-
-class Service:
+class Service(Served):
     """A folder that is served: its log, its tagger, its pool, and the thread that changes them.
 
     Parameters
@@ -140,13 +106,6 @@ class Service:
     ----------
     first : list of Change
         Made before anything else, if the folder is new.
-    doing : str
-        What takes its time while it is not ready yet.
-    held : str
-        Why no changes are taken; empty if they are.
-    quarantined : list of (int, str)
-        Position and reason of events on which the tagger failed, as long as nobody tried them again
-        or tagged their item anew.
 
     Raises
     ------
@@ -163,48 +122,20 @@ class Service:
         accept_loss: bool = False,
         agree: int = 0,
     ) -> None:
+        super().__init__(folder, tagger)
         self.agree = agree
-        self.folder = folder
         self.accept_loss = accept_loss
         self.snapshot_events = snapshot_events
-        self.progress = Progress()
-        self.pool = Pool()
-        self.leases = Leases()
-        self.skipped = Skipped()
-        self.on_change: Callable[[], None] = lambda: None
         self.first: list[Change] = []
-        self.on_failure: Callable[[], None] = lambda: None
-        self._type: TaggerType = tagger if tagger is not None else usual_tagger()
         self.snapshots = Snapshots(folder)
-        self.log: EventLog
-        self.held = ""
-        self.n_lost = 0
         self.index = Index(folder / "search.db")
         self._open_folder(model)
-        self.published: Published | None = None
-        self.failure: BaseException | None = None
-        self.n_duplicates = self.n_learnt = self.n_snapshots = 0
-        self.n_rejected = self.n_snapshots_failed = 0
         self.snapshot_problem = ""
-        self.quarantined: list[tuple[int, str]] = []
-        self.replayed = 0
-        self.doing = "starting"
-        self.names = TagNames()
-        self.spans = Spans()
-        self.imports = Imports()
-        self.answers = Answers(self.names_now)
         self.plans = Planner(self)
-        self._tagger: Tagger
-        self._snapshot_at = 0
         self._unmarked: dict[int, Exception] = {}  # failed events that the log does not void yet
         self._queue: deque[Change] = deque()
         self._n_queued = 0
         self._seconds_per_item = 0.002
-        self._wake = threading.Condition()
-        self._closing = False
-        self._ready = threading.Event()
-        self._has_ended = self._is_left = False
-        self._thread = threading.Thread(target=self._work, name="tagstream-writer", daemon=True)
 
     def _open_folder(self, model: Path | None) -> None:
         self.snapshots.folder.mkdir(parents=True, exist_ok=True)
@@ -221,76 +152,12 @@ class Service:
             self.held = loss_words(losses)
             logger.error("%s", self.held)
 
-    # ------------------------------------------------------------------ life
-    def start(self, wait: bool = True) -> Service:
-        """Start the writer; by default return when it is ready."""
-        self._thread.start()
-        if wait:
-            self._ready.wait()
-            if self.failure is not None:
-                self.close()
-                raise self.failure
-        return self
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is a view and changes are taken."""
-        return self._ready.is_set() and self.failure is None and not self._closing
-
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether it was closed before it was ready; its thread may still be at work then."""
-        return self._closing and self.published is None and self.failure is None
-
-    def close(self) -> None:
-        """Do what waits, write a snapshot, and let the folder go."""
-        if self._is_left:
-            return
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
-        if self._thread.ident is not None:
-            self._thread.join(LEAVE_SECONDS)
-            with self._wake:
-                self._is_left = not self._has_ended and not self._ready.is_set()
-            if self._is_left:
-                # A replay changes nothing, so the end of the process may cut it off.
-                logger.warning("ending in the middle of a replay; the next start begins it again")
-                return
-            self._thread.join()
-        self._release()
-
     def _release(self) -> None:
         self.index.close()
         self.log.close()
         if self.log.path != self.folder / "events.db":
             remove_copy(self.folder / "events.db")
         self._lock_file.close()
-
-    def __enter__(self) -> Service:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # ------------------------------------------------------------------ asking
-    def read(self) -> Published:
-        """Return what is published.
-
-        Raises
-        ------
-        Closed
-            It is not ready yet.
-        """
-        published = self.published
-        if published is None:
-            raise Closed("the service is starting")
-        return published
-
-    @property
-    def learner(self) -> Any:
-        """The learner of the tagger; for the writer's thread only."""
-        return self._tagger.learner
 
     @property
     def n_behind(self) -> int:
@@ -343,43 +210,7 @@ class Service:
             self._wake.notify()
         return change.done
 
-    def names_now(self, tags: Iterable[str], position: int) -> list[str]:
-        """Return the present names of tags that were given at a position."""
-        return self.names.now(tags, position)
-
-    def tags_now(self, event: Event) -> list[str]:
-        """Return the tags of a learn event as they are called now."""
-        return self.names.now(event.body.get("y", ()), event.position)
-
-    def state_of(self, name: str) -> dict[str, Any] | None:
-        """Return a stored item as a learn event would have it now, tags by their present names.
-
-        Of an item that came with a model the text must be kept.  None if there is no such item.
-        """
-        return self.state_now(name, self.log.newest(name))
-
-    def state_now(self, name: str, newest: Event | None) -> dict[str, Any] | None:
-        """Return the same, where the newest event of the item is known."""
-        if newest is not None:
-            return self.state(newest) if newest.kind == "learn" else None
-        kept = getattr(self.read().view, "stored", lambda _: None)(name)
-        return None if kept is None else {"id": name, **kept}
-
-    def state(self, event: Event) -> dict[str, Any]:
-        """Return the body of an event about an item, tags by their present names."""
-        state = dict(event.body)
-        for key in {"y", "no"} & state.keys() if event.position else ():
-            state[key] = self.names.now(state[key], event.position)
-        return state
-
     # ------------------------------------------------------------------ the thread
-    def _work(self) -> None:
-        self._run()
-        with self._wake:
-            self._has_ended = True
-        if self._is_left:
-            self._release()
-
     def _run(self) -> None:
         try:
             self._load()
@@ -393,7 +224,7 @@ class Service:
                 if self.log.position - self._snapshot_at >= self.snapshot_events:
                     self._try_snapshot()
             self._try_snapshot()
-        except _Stopped:
+        except Stopped:
             self._ready.set()
         except BaseException as error:
             logger.exception("the writer failed")
@@ -609,28 +440,15 @@ class Service:
                 event.position, event.kind, error_words(error), exc_info=error,
             )  # fmt: skip
 
-    def _go_back(self, position: int) -> None:
-        """Restore the state before an event: a snapshot, and the events between."""
-        self._tagger, at = self.snapshots.newest(self._type, below=position)
-        if position - at > REPLAY_ITEMS:  # soon a snapshot, lest the next time takes as long
+    def _go_back(self, position: int) -> int:
+        """Restore the state before an event, and see to it that the next time is short."""
+        at = super()._go_back(position)
+        if position - at > self.replay_items:  # soon a snapshot, lest the next time takes as long
             self._snapshot_at = -self.snapshot_events
-        with contextlib.closing(self.log.after(at)) as events:
-            for run in blocks(events):
-                self._stop_if_closing()
-                before = (event for event in run if event.position < position)
-                again = [event for event in before if event.position not in self._unmarked]
-                error = try_events(self._tagger, again)
-                if error is not None:
-                    raise RuntimeError(
-                        f"events {again[0].position} to {again[-1].position} were learnt before "
-                        "and cannot be learnt again"
-                    ) from error
-                if run[-1].position >= position:
-                    return
+        return at
 
-    def _stop_if_closing(self) -> None:
-        if self._closing and not self._ready.is_set():
-            raise _Stopped
+    def _is_void(self, position: int) -> bool:
+        return position in self._unmarked
 
     def _void_failed(self) -> None:
         """Write down which events failed, so that no replay tries them again.
@@ -650,26 +468,6 @@ class Service:
                 self.log.append(Event(kind, key, body, source="service"))
         self._unmarked.clear()
         self.quarantined = self.log.quarantined()
-
-    def _note(self, events: Sequence[Event], failed: dict[int, Exception]) -> None:
-        """Keep what follows from events: outcomes, names of tags, the pool."""
-        done = [event for event in events if event.position not in failed]
-        self.n_learnt += sum(event.kind == "learn" for event in done)
-        for event in done:
-            self.names.add(event.position, event.does.moves(event.body))
-            self.spans.add(event)
-            self.imports.add(event)
-            self.answers.add(event)
-        learnt = [event.body for event in done if event.kind == "learn"]
-        self.pool.take(body["id"] for body in learnt if "y" in body)
-        for body in learnt:
-            self.leases.end(body["id"])
-        applied = [event.body for event in done if event.kind == "auto"]
-        self.pool.take(body["id"] for body in applied if not is_checked(body["id"]))
-        self.pool.put((b["id"], record_of(b)) for b in applied if is_checked(b["id"]))
-        self.progress.add(outcomes(done))
-        if self.quarantined:
-            self.quarantined = self.log.quarantined()
 
     # ------------------------------------------------------------------ the search index
     def _index(self, events: Sequence[Event], ids: Sequence[str] = ()) -> None:
@@ -697,10 +495,10 @@ class Service:
             contextlib.closing(self.log.after(known[0])) as events,
             self.index.writing(self.log.position, self.log.digest_at(self.log.position)),
         ):
-            for run in blocks(events):
+            for run in self._blocks(events):
                 self._stop_if_closing()
                 for event in run:
-                    if event.position not in self._unmarked:
+                    if not self._is_void(event.position):
                         self.index.add(event)
             for name in self.index.not_as(pool):
                 self.index.set_waiting(name, pool.get(name))
@@ -737,12 +535,6 @@ class Service:
         except DataError as error:  # another type of tagger
             logger.warning("the items of %s are not listed: %s", base.name, error)
 
-    def _publish(self) -> None:
-        view = self._tagger.view()
-        stored = getattr(self._tagger.learner, "n_stored_", view.n_items)
-        self.published = Published(view, self.log.position, int(stored))
-        self.on_change()
-
     # ------------------------------------------------------------------ snapshots
     def _load(self) -> None:
         """Open the newest whole snapshot and replay what came after it."""
@@ -772,25 +564,13 @@ class Service:
             for change in self.first:
                 self._do([change])
 
-    def _read_names(self, until: int | None = None) -> None:
-        """Read all changes of the names of tags, up to a position."""
-        self.names = TagNames()
-        for event in self.log.of_kinds(*(name for name, kind in KINDS.items() if kind.renames)):
-            if event.position not in self._unmarked and (until is None or event.position <= until):
-                self.names.add(event.position, event.does.moves(event.body))
-        self.spans = Spans(self.log.of_kinds("together", "undo"))
-        self.imports = Imports(self.log.of_kinds("import"))
-        self.answers = Answers(self.names_now)
-        for event in self.log.of_kinds("answer", "forget"):
-            self.answers.add(event)
-
     def _restore(self) -> None:
         self.doing = "opening the newest snapshot"
         self._tagger, position = self.snapshots.newest(self._type)
         self._snapshot_at = position
         self.replayed = 0
         with contextlib.closing(self.log.after(position)) as events:
-            for run in blocks(events):
+            for run in self._blocks(events):
                 self._stop_if_closing()
                 self.doing = f"replaying the log, {self.replayed:,} events"
                 self._apply(run)
@@ -826,9 +606,3 @@ class Service:
         finally:
             self._snapshot_at = self.log.position  # not again at once
         return None
-
-
-def blocks(events: Iterator[Event]) -> Iterator[list[Event]]:
-    """Cut events into blocks that are replayed together."""
-    while block := [*islice(events, REPLAY_ITEMS)]:
-        yield block

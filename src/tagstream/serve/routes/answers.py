@@ -10,8 +10,8 @@ from typing import Any
 from tagstream.serve import schema
 from tagstream.serve.agreement import ties
 from tagstream.serve.log import Event
+from tagstream.serve.served import Served
 from tagstream.serve.taggers import View
-from tagstream.serve.writer import Service
 
 __all__ = ["explanation", "item_now", "neighbour", "origin", "past", "plain", "suggestion", "when"]
 
@@ -75,7 +75,7 @@ def when(seconds: float) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-def item_now(service: Service, name: str) -> dict[str, Any] | None:
+def item_now(service: Served, name: str) -> dict[str, Any] | None:
     """Return an item as it is now; None if it is not known, or was forgotten.
 
     It may be one that was learnt, one that waits, or one of the model of the beginning.

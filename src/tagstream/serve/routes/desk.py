@@ -13,8 +13,8 @@ from fastapi import Header
 from tagstream.serve import schema
 from tagstream.serve.changes import Busy, Change, Done, Refused
 from tagstream.serve.lists import Lists
+from tagstream.serve.served import Served
 from tagstream.serve.tokens import ORIGIN, Tokens
-from tagstream.serve.writer import Service
 
 __all__ = [
     "ADMIN",
@@ -63,7 +63,7 @@ class Desk:
 
     Parameters
     ----------
-    service : Service
+    service : Served
     tokens : Tokens
     is_open : bool
         Whether everyone may do everything as long as there are no tokens.
@@ -71,7 +71,7 @@ class Desk:
         How long a request may take.
     """
 
-    def __init__(self, service: Service, tokens: Tokens, is_open: bool, seconds: float) -> None:
+    def __init__(self, service: Served, tokens: Tokens, is_open: bool, seconds: float) -> None:
         self.service, self.tokens, self.is_open, self.seconds = service, tokens, is_open, seconds
         self.lists = Lists(service)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tagstream-reader")

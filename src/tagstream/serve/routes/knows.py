@@ -12,7 +12,7 @@ from tagstream.serve import schema
 from tagstream.serve.changes import Refused
 from tagstream.serve.lists import LONGEST
 from tagstream.serve.routes.desk import READ, WRITE, Desk, IdempotencyKey, answer_of, one_key
-from tagstream.serve.writer import Service
+from tagstream.serve.served import Served
 
 __all__ = ["add_knows", "drifting", "drifting_tags", "health_of", "promises_of"]
 
@@ -148,7 +148,7 @@ def drifting(view: Any) -> list[str]:
     return [str(one["tag"]) for one in health_of(view) if one["drifting"]]
 
 
-def drifting_tags(service: Service) -> float:
+def drifting_tags(service: Served) -> float:
     """Return how many tags drift."""
     return 0.0 if service.published is None else float(len(drifting(service.published.view)))
 
