@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference as slow
+from tagstream.core import fastmap as loops
 from tagstream.core.inputs import inputs_of
-from tagstream.evidence import fastmap
 from tagstream.evidence.fastmap import FastMap, sums_of_squares
 
 
@@ -198,4 +198,4 @@ def test_a_dense_map_never_trusts_a_direction_that_hardly_varies():
     fast.grow(1)
     fast.reset(np.array([1000.0, 0.0]), 1e-9)
     assert fast.state.rho[0] == pytest.approx(0.5)
-    assert fastmap.RATE == 8
+    assert loops.RATE == 8

@@ -31,15 +31,21 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_VALUE, Rows, check_number, expect, expect_keys
-from tagstream.core.compilation import compiled, inlined, inner
-from tagstream.core.inputs import Inputs, Maybe, inputs_of
-from tagstream.core.products import add_scaled_rows
-from tagstream.core.simd import lines
+from tagstream.core.fastmap import (
+    BLIND,
+    EMPTY,
+    FROZEN,
+    LARGEST_WEIGHT,
+    USED,
+    insert_features,
+    pass_inputs,
+    sum_squares,
+)
+from tagstream.core.inputs import Inputs, inputs_of
+from tagstream.core.structs import fast_maps
 
 __all__ = [
-    "BLIND",
     "FEW",
-    "RATE",
     "Basis",
     "FastMap",
     "FastState",
@@ -47,12 +53,9 @@ __all__ = [
     "young_labels",
 ]
 
-RATE = 8.0  # η
-LARGEST_WEIGHT = 1e30  # of D, in single precision
 SMALLEST_RIDGE = 1e-12
 FEW = 10  # examples at the last fit below which P says nothing about a label
-UNSEEN = 0.02  # residual of one of many labels that the head, which clips z⁺, does not see
-FRESH, BLIND = 1, 2  # a label with so few, and one of which a reduced P knows nothing at all
+FRESH = 1  # a label with so few
 
 Vector = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
@@ -62,9 +65,6 @@ Table = npt.NDArray[np.int32]
 Basis = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 _NO_BASIS = np.empty((0, 0), np.float32)
 
-# Columns of the counters: rows of D in use, and rows that a snapshot shares.
-USED, FROZEN = 0, 1
-EMPTY = -1
 TOGETHER = 64  # inputs for which room is made at a time
 
 
@@ -108,250 +108,13 @@ class FastState(NamedTuple):
     rows: npt.NDArray[np.float32]
 
 
-@inner
-def _find(keys: Table, feature: Any) -> int:
-    """Return the place in the table where ``feature`` is, or belongs."""
-    mask = keys.shape[0] - 1
-    place = (feature * 2654435761 >> 7) & mask
-    while keys[place] != EMPTY and keys[place] != feature:
-        place = (place + 1) & mask
-    return int(place)
-
-
-@inner
-def add_correction(
-    D: Singles,
-    keys: Maybe,
-    slots: Maybe,
-    shift: Maybe,
-    factor: Maybe,
-    rows: Maybe,
-    indptr: Maybe,
-    indices: Maybe,
-    data: Maybe,
-    dense: Maybe,
-    i: int,
-    coordinates: Maybe,
-    own: Maybe,
-    gain: Vector,
-    z: Vector,
-) -> None:
-    """Add Dᵀx of input ``i``, or B(Dᵀx), to ``z`` (q,), feature by feature.
-
-    ``coordinates`` (r,) of reduced labels, ``own`` and ``gain`` are scratch space.
-    """
-    total = z
-    if rows is not None:
-        total = coordinates
-        for k in range(D.shape[1]):
-            total[k] = 0.0
-    n = D.shape[0]
-    if dense is not None:
-        for e in range(n):
-            gain[e] = (np.float64(dense[i, e]) - shift[e]) * factor[e]
-    if indptr is not None:
-        n = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            place = _find(keys, np.int64(indices[e]))
-            if keys[place] != EMPTY:
-                own[n], gain[n] = slots[place], data[e]
-                n += 1
-    add_scaled_rows(total, D, own, gain, 0, n)
-    if rows is not None:
-        add_scaled_rows(z, rows, None, total, 0, D.shape[1])
-
-
-@inner
-def _own_row(
-    D: Singles,
-    added: Vector,
-    keys: Table,
-    slots: Table,
-    counters: npt.NDArray[np.int64],
-    feature: Any,
-    place: int,
-) -> int:
-    """Return a new row for ``feature``, which is, or belongs, at ``place`` in the table.
-
-    It is empty, or a copy of one that is shared.  Most features have a row of their own already.
-    """
-    new = int(counters[USED])
-    if keys[place] == EMPTY:
-        keys[place] = feature
-        for j in range(D.shape[1]):  # a loop: numba takes seconds over a slice
-            D[new, j] = 0.0
-        added[new] = 0.0
-    else:
-        row = int(slots[place])
-        for j in range(D.shape[1]):
-            D[new, j] = D[row, j]
-        added[new] = added[row]
-    slots[place] = new
-    counters[USED] = new + 1
-    return new
-
-
-@inner
-def step(
-    D: Singles,
-    added: Vector,
-    s: Vector,
-    keys: Maybe,
-    slots: Maybe,
-    counters: Maybe,
-    shift: Maybe,
-    factor: Maybe,
-    rho: Vector,
-    B: Maybe,
-    indptr: Maybe,
-    indices: Maybe,
-    data: Maybe,
-    dense: Maybe,
-    i: int,
-    coordinates: Maybe,
-    seen: Maybe,
-    own: Maybe,
-    gain: Vector,
-    r: Vector,
-) -> None:
-    """Learn input ``i``, whose residuals are ``r`` (q,), 0 for what is not to be learnt.
-
-    ``r`` is used up; of reduced labels ``coordinates`` (r,) and ``seen`` (q,), and ``own`` and
-    ``gain``, with an entry for each feature of the input, or of all
-    inputs if they are sparse, are scratch space.
-    """
-    move = r
-    if B is not None:
-        move = coordinates
-        for k in range(D.shape[1]):
-            move[k] = 0.0
-        n_seen = 0
-        for j in range(B.shape[0]):
-            if abs(r[j]) > UNSEEN:
-                seen[n_seen], r[n_seen] = j, r[j]
-                n_seen += 1
-        add_scaled_rows(move, B, seen, r, 0, n_seen)
-    n = D.shape[0]
-    if indptr is not None:
-        n = indptr[i + 1] - indptr[i]
-    h = 0.0
-    for e in range(n):
-        feature: Any = e
-        row: Any = e
-        x = 0.0
-        if dense is not None:
-            x = (np.float64(dense[i, e]) - shift[e]) * factor[e]
-        if indptr is not None:
-            feature, x = np.int64(indices[indptr[i] + e]), np.float64(data[indptr[i] + e])
-            place = _find(keys, feature)
-            row = np.int64(slots[place])
-            if keys[place] == EMPTY or row < counters[FROZEN]:
-                row = _own_row(D, added, keys, slots, counters, feature, place)
-            own[e] = row
-        part = x / (rho[0] + s[feature] + added[row])
-        gain[e] = part
-        h += x * part
-        added[row] += x * x
-    share = RATE / (1.0 + RATE * h)
-    for j in range(D.shape[1]):
-        move[j] *= share
-    _move_rows(D, own, gain, n, move)
-
-
-@inner
-def _move_rows(D: Singles, rows: Maybe, gain: Vector, n: int, move: Vector) -> None:
-    """Add gain_e ``move`` to the row of D of each of n features, ``rows`` or the first ones."""
-    m = D.shape[1]
-    for b in range(0, m, 2 * lines.WIDTH):
-        n0, n1, b1 = m - b, m - b - lines.WIDTH, b + lines.WIDTH
-        move0, move1 = lines.load(move, b, n0), lines.load(move, b1, n1)
-        for e in range(n):
-            row = np.int64(e)
-            if rows is not None:
-                row = np.int64(rows[e])
-            part, at = lines.spread(gain[e]), row * m
-            moved0 = lines.add(lines.load(D, at + b, n0), lines.multiply(part, move0))
-            moved1 = lines.add(lines.load(D, at + b1, n1), lines.multiply(part, move1))
-            # What is left of a quotient of extremes is no sum.
-            lines.store_small(D, at + b, n0, moved0, LARGEST_WEIGHT)
-            lines.store_small(D, at + b1, n1, moved1, LARGEST_WEIGHT)
-
-
-@inlined
-def residual(y: int, z: float) -> float:
-    """Return y − z, but 0 where z is beyond y already."""
-    return 0.0 if (y == 1 and z > 1.0) or (y == 0 and z < 0.0) else y - z
-
-
-@compiled
-def _pass_items(
-    D: Singles,
-    added: Vector,
-    s: Vector,
-    keys: Maybe,
-    slots: Maybe,
-    counters: Maybe,
-    shift: Maybe,
-    factor: Maybe,
-    rho: Vector,
-    B: Maybe,
-    rows: Maybe,
-    indptr: Maybe,
-    indices: Maybe,
-    data: Maybe,
-    dense: Maybe,
-    coordinates: Maybe,
-    seen: Maybe,
-    own: Maybe,
-    gain: Vector,
-    Z: Vector,
-    Y: Maybe,
-    known: Maybe,
-) -> None:
-    """Make Z (m, q) z⁺ and, if there are labels, learn each item; Z is then used up."""
-    for i in range(Z.shape[0]):
-        z = Z[i]
-        add_correction(
-            D, keys, slots, shift, factor, rows, indptr, indices, data, dense, i, coordinates, own,
-            gain, z,
-        )  # fmt: skip
-        if Y is not None:
-            for j in range(z.shape[0]):
-                z[j] = residual(Y[i, j], z[j])
-                if known is not None and not known[i, j]:
-                    z[j] = 0.0
-            step(
-                D, added, s, keys, slots, counters, shift, factor, rho, B, indptr, indices, data,
-                dense, i, coordinates, seen, own, gain, z,
-            )  # fmt: skip
-
-
-@compiled
-def _insert_all(keys: Table, slots: Table, features: Table) -> None:
-    for row in range(features.shape[0]):
-        place = _find(keys, np.int64(features[row]))
-        keys[place] = features[row]
-        slots[place] = row
-
-
-@compiled
-def _sum_squares(inputs: Inputs, shift: Vector, factor: Vector, s: Vector) -> None:
-    if inputs.indptr.shape[0]:
-        for e in range(inputs.indices.shape[0]):
-            s[inputs.indices[e]] += np.float64(inputs.data[e]) ** 2
-    else:
-        for i in range(inputs.dense.shape[0]):
-            for k in range(s.shape[0]):
-                s[k] += ((np.float64(inputs.dense[i, k]) - shift[k]) * factor[k]) ** 2
-
-
 def sums_of_squares(
     rows: Rows, shift: Vector | None = None, factor: Vector | None = None
 ) -> Vector:
     """Return s_i = Σ x_i² over the rows, added one after another, an array of shape (p,)."""
     p = rows.shape[1]
     s = np.zeros(p)
-    _sum_squares(
+    sum_squares(
         inputs_of(rows),
         np.zeros(p) if shift is None else shift,
         np.ones(p) if factor is None else factor,
@@ -411,6 +174,29 @@ class FastMap:
             _NO_BASIS,
             _NO_BASIS,
         )
+
+    @property
+    def state(self) -> FastState:
+        """D and s as plain arrays."""
+        return self._state
+
+    @state.setter
+    def state(self, state: FastState) -> None:
+        self._state = state
+        D, added, s, keys, slots, shift, factor, counters, rho, fresh, B, rows = state
+        table, scale = (keys, slots, counters), (shift, factor)
+        self.struct = fast_maps(  # as the compiled loops take it
+            D, added, s, rho, fresh, table if self.sparse else None,
+            None if self.sparse else scale, (B, rows) if self.reduced else None,
+        )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has, too: all but the object that refers to arrays of this map."""
+        return {k: v for k, v in self.__dict__.items() if k != "struct"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.state = self._state
 
     @property
     def active(self) -> bool:
@@ -532,7 +318,7 @@ class FastMap:
             self.make_room(len(features))
             self.state.D[: len(features)] = D
             self.state.counters[USED] = len(features)
-            _insert_all(self.state.keys, self.state.slots, features)
+            insert_features(self.state.keys, self.state.slots, features)
 
     def _young(
         self, p: int, fresh: npt.NDArray[np.uint8]
@@ -556,8 +342,7 @@ class FastMap:
         """Return z⁺, (m, q), of inputs with regression z = ``Z``."""
         out = Z.copy()
         if self.active:
-            arrays: Any = (*self.arrays(inputs), out, None, None)
-            _pass_items(*arrays)
+            pass_inputs(self.struct, self.rows_of(inputs), out, None, None)
         return out
 
     def learn(
@@ -581,8 +366,7 @@ class FastMap:
                 some = inputs._replace(indptr=inputs.indptr[part.start : part.stop + 1])
                 self.see_to_room(int(some.indptr[-1] - some.indptr[0]))
             sure = None if known is None else known[part]
-            arrays: Any = (*self.arrays(some), Z[part].copy(), Y[part], sure)
-            _pass_items(*arrays)
+            pass_inputs(self.struct, self.rows_of(some), Z[part].copy(), Y[part], sure)
 
     def correct(self, inputs: Inputs, Z: Vector, added: npt.NDArray[np.bool_]) -> None:
         """Take the step of a correction: for the labels that it adds (q,), and for no other.
@@ -598,27 +382,9 @@ class FastMap:
             self.state = self.state._replace(D=self.state.D.copy(), added=self.state.added.copy())
             self._shared = False
 
-    def arrays(self, inputs: Inputs) -> tuple[Any, ...]:
-        """Return state, inputs and scratch space as the compiled loops take them.
-
-        None stands for what there is not: a table and CSR rows of dense inputs, what dense inputs
-        have of sparse ones, and a basis unless labels are reduced.
-        """
-        D, added, s, keys, slots, shift, factor, counters, rho, _, B, rows = self.state
-        basis = (B, rows) if self.reduced else (None, None)
-        scratch: tuple[Any, ...] = (None, None)
-        if self.reduced:
-            scratch = np.empty(D.shape[1]), np.empty(self.n_labels, np.int64)
-        if self.sparse:
-            n = len(inputs.indices)
-            return (
-                D, added, s, keys, slots, counters, None, None, rho, *basis, *inputs[:3], None,
-                *scratch, np.empty(n, np.int64), np.empty(n),
-            )  # fmt: skip
-        return (
-            D, added, s, None, None, None, shift, factor, rho, *basis, None, None, None,
-            inputs.dense, *scratch, None, np.empty(len(D)),
-        )  # fmt: skip
+    def rows_of(self, inputs: Inputs) -> Any:
+        """Return inputs as the compiled loops take them: CSR arrays, or a dense array."""
+        return tuple(inputs[:3]) if self.sparse else inputs.dense
 
     def see_to_room(self, n: int) -> None:
         """Make room for ``n`` more rows unless there is."""
@@ -643,7 +409,7 @@ class FastMap:
             slots=np.zeros(size, np.int32),
             counters=np.array([len(rows), 0]),
         )
-        _insert_all(self.state.keys, self.state.slots, features)
+        insert_features(self.state.keys, self.state.slots, features)
 
     def _touched(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Return the features that have a row, in order, and their rows."""
@@ -730,7 +496,7 @@ class FastMap:
             made.state.D[: len(features)] = D
             made.state.added[: len(features)] = added
             made.state.counters[USED] = len(features)
-            _insert_all(made.state.keys, made.state.slots, features)
+            insert_features(made.state.keys, made.state.slots, features)
         elif p:
             made.state.D[:], made.state.added[:] = D, added
         made.state.fresh[:] = fresh

@@ -55,7 +55,6 @@ that they know the items in between was measured to cost .001 of micro-F1 (``doc
 
 from __future__ import annotations
 
-import math
 from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -64,20 +63,28 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.checks import LARGEST_COUNT, check_number, expect, expect_keys
-from tagstream.core.compilation import compiled, inlined, inner
-from tagstream.core.inputs import Inputs, Maybe
-from tagstream.core.simd import lines
-from tagstream.evidence.fastmap import BLIND, USED, FastMap, add_correction, residual, step
+from tagstream.core.heads import (
+    DECAY,
+    OWN_SPREAD,
+    ROOM,
+    SPREAD,
+    START_F1,
+    START_SIZE,
+    UNKNOWN,
+    count,
+    pass_next,
+)
+from tagstream.core.inputs import Inputs
+from tagstream.core.structs import Found, head_model, histories
+from tagstream.evidence.fastmap import FastMap
 
 __all__ = [
-    "FADING",
     "NAMES",
     "NEAR",
+    "NO_LABELS",
     "PARTS",
-    "ROOM",
     "VERY_FEW",
     "VOTES",
-    "WIDTH",
     "Aims",
     "Evidence",
     "Head",
@@ -86,50 +93,26 @@ __all__ = [
     "Scores",
     "Weights",
     "copied",
-    "count_votes",
     "half_logs",
-    "has_a_score",
-    "is_known",
     "marked_labels",
     "n_voting",
-    "newton_step",
-    "odds",
-    "pass_items",
-    "stored_labels",
+    "struct_of_model",
 ]
 
 VOTES = (3, 10, 30)  # neighbours in the codes
 NEAR = (3, 10)  # neighbours in input space
-DECAY = 0.999  # γ
-SPREAD = 1.0  # λ
-OWN_SPREAD = 10.0  # μ
-FAST, SLOW = 0.2, 0.02  # rates of the means of recent labels
-START_F1, START_SIZE = 0.5, 1.0  # of a label's F1, before there is an example
-CLIP = 0.02
-WIDTH = 3.0  # deviations from the mean within which a label's frequency is believed
 NAMES = 2  # columns of what a label's name says, the last ones
-FADING = 5.0  # examples of a label after which half of what only its name says is left
 NAME_WEIGHTS = (6.0, 6.0)  # that they start with
 VERY_FEW = 12  # stored examples, of which not all vote
 
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-Singles = npt.NDArray[np.float32]
-
-# Columns of the evidence behind the votes in the codes.
-Z, Z_PLUS, SHARE, LAST, RECENT, LONGER, N_OTHERS = 0, 1, 2, 3, 4, 5, 6
 
 # What spoke for a label, in the order in which it is told.
 PARTS = ("votes", "regression", "fast map", "prior", "recent labels", "name")
 
-UNKNOWN = 2  # in a queue of labels
-ROOM = 2 * lines.WIDTH  # numbers of a label's evidence, zeros included: two lines
-# The bits of a byte, the most significant first, as eight bytes of a number, the least first.
-BITS_AS_BYTES = np.array(
-    [sum((v >> (7 - j) & 1) << 8 * j for j in range(8)) for v in range(256)], np.int64
-)
-_NO_LABELS = np.empty((0, 0), np.uint8)
+NO_LABELS = np.empty((0, 0), np.uint8)  # nothing is learnt
 _NO_COSINES, _NONE_DECLARED = np.empty((0, 0)), np.empty(0, np.uint8)
 
 # Of a head in a file: far beyond what evidence of a few units can make of it.
@@ -168,12 +151,17 @@ class Evidence(NamedTuple):
     names: Vector = _NO_COSINES
     declared: Bytes = _NONE_DECLARED
 
-    @property
-    def by_name(self) -> tuple[Vector | None, Bytes | None]:
-        """What names say, for compiled loops: None where they say nothing."""
-        if not len(self.declared):
-            return None, None
-        return self.names, self.declared
+    def seen(self, *, near: bool) -> Found:
+        """Return the same without the rows for the compiled loops; ``near``: is it evidence."""
+        found, nearest, labels, known, Z, _, names, declared = self
+        return Found(
+            found,
+            nearest if near else None,
+            labels,
+            known if len(known) else None,
+            Z,
+            (names, declared) if len(declared) else None,
+        )
 
 
 class Scores(NamedTuple):
@@ -294,464 +282,6 @@ class Queue(NamedTuple):
     at: Ints
 
 
-@inlined
-def _take_votes(counts: Ints) -> None:
-    """Add the votes that are counted in single bytes to those of each label."""
-    for b in range(counts.shape[1] // 8):
-        votes = counts[2, b]
-        if votes:
-            for j in range(8):
-                counts[0, 8 * b + j] += votes >> 8 * j & 255
-            counts[2, b] = 0
-
-
-@inner
-def count_votes(
-    found: Ints,
-    i: int,
-    labels: Bytes,
-    known: Maybe,
-    sizes: Ints,
-    most: int,
-    half_log: Vector,
-    counts: Ints,
-    f: Vector,
-    first: int,
-) -> None:
-    """Write L_k into the columns of ``f`` from ``first`` on, one for each k of ``sizes``.
-
-    No more than ``most`` neighbours vote; ``counts`` (3, 8⌈q/8⌉) is scratch space.
-    """
-    q = f.shape[0]
-    for j in range(counts.shape[1]):
-        counts[0, j] = counts[1, j] = counts[2, j] = 0  # have it, are not known, and to count
-    voters, most = 0, min(most, found.shape[1])
-    for c in range(sizes.shape[0]):
-        uncounted = 0
-        while voters < min(sizes[c], most) and found[i, voters] >= 0:
-            row = found[i, voters]
-            for b in range(labels.shape[1]):
-                have = labels[row, b]
-                if known is not None:
-                    sure = known[row, b]
-                    have &= sure
-                    if sure != 255:
-                        for j in range(8 * b, min(8 * b + 8, q)):
-                            counts[1, j] += (255 - sure) >> (7 - (j & 7)) & 1
-                counts[2, b] += BITS_AS_BYTES[have]
-            voters += 1
-            uncounted += 1
-            if uncounted == 255:  # a byte holds no more
-                _take_votes(counts)
-                uncounted = 0
-        _take_votes(counts)
-        for j in range(q):
-            yes = counts[0, j]
-            f[j, first + c] = half_log[yes] - half_log[voters - counts[1, j] - yes]
-
-
-@inlined
-def has_a_score(n: int, declared: Maybe, j: int) -> bool:
-    """Whether label ``j``, which ``n`` stored items have, gets a score."""
-    if declared is not None and declared[j]:
-        return True
-    return n > 0
-
-
-@inlined
-def write_names(
-    names: Vector,
-    i: int,
-    n: Ints,
-    declared: Bytes,
-    sizes: Ints,
-    near_sizes: Ints,
-    half_log: Vector,
-    f: Vector,
-    m: int,
-    near: int,
-) -> None:
-    """Write what names say about item ``i`` into the last of ``m`` columns of the evidence.
-
-    For a declared label that no stored item has, all votes count as votes against it; those in
-    input space are in the columns from ``near`` on, if it is not 0.
-    """
-    for j in range(f.shape[0]):
-        f[j, m - 2] = names[i, j]
-        f[j, m - 1] = names[i, j] / (1.0 + max(n[j], 0) / FADING)
-        if n[j] <= 0 and declared[j]:
-            for c in range(sizes.shape[0]):
-                f[j, 1 + c] = half_log[0] - half_log[sizes[c]]
-            if near:
-                for c in range(near_sizes.shape[0]):
-                    f[j, near + c] = half_log[0] - half_log[near_sizes[c]]
-
-
-@inlined
-def odds(z: float) -> float:
-    """Return z/(1 − z), with z kept away from 0 and 1."""
-    z = min(max(z, CLIP), 1.0 - CLIP)
-    return z / (1.0 - z)
-
-
-@inlined
-def _solve(A: Vector, C: Vector, g: Vector) -> None:
-    """Make g A⁻¹g for a small positive definite A, by its Cholesky factor, written into C."""
-    m = g.shape[0]
-    for i in range(m):
-        for j in range(i + 1):
-            total = A[i, j]
-            for k in range(j):
-                total -= C[i, k] * C[j, k]
-            C[i, j] = math.sqrt(total) if i == j else total / C[j, j]
-    for i in range(m):
-        total = g[i]
-        for k in range(i):
-            total -= C[i, k] * g[k]
-        g[i] = total / C[i, i]
-    for i in range(m - 1, -1, -1):
-        total = g[i]
-        for k in range(i + 1, m):
-            total -= C[k, i] * g[k]
-        g[i] = total / C[i, i]
-
-
-@inlined
-def _aim(hits: Vector, sizes: Vector, j: int, p: float) -> None:
-    """Count what suggesting label ``j`` from half its F1 on would have brought, by its own p."""
-    says = 1.0 if 2.0 * p * sizes[j] >= hits[j] else 0.0
-    hits[j] = DECAY * hits[j] + ((1.0 - DECAY) * START_F1 * START_SIZE + 2.0 * p * says)
-    sizes[j] = DECAY * sizes[j] + ((1.0 - DECAY) * START_SIZE + p + says)
-
-
-@inlined
-def newton_step(
-    w: Vector,
-    A: Vector,
-    d: Vector,
-    a: Vector,
-    hits: Vector,
-    hit_sizes: Vector,
-    n: Ints,
-    f: Vector,
-    p: Vector,
-    Y: Bytes,
-    i: int,
-    C: Vector,
-    g: Vector,
-    S: Vector,
-    declared: Maybe,
-) -> None:
-    """Take the Newton step of item ``i`` with labels of 0, 1 and 2 (not known).
-
-    ``C``, ``g`` and ``S`` (m, 16) are scratch space.
-    """
-    q, m = d.shape[0], w.shape[0]
-    for r in range(m):
-        for c in range(m):
-            S[r, c] = DECAY * A[r, c]
-        S[r, r] += (1.0 - DECAY) * SPREAD
-    g0 = g1 = lines.spread(0.0)
-    decay, start = lines.spread(DECAY), lines.spread((1.0 - DECAY) * OWN_SPREAD)
-    for j in range(q):
-        if Y[i, j] == UNKNOWN or not has_a_score(n[j], declared, j):
-            continue
-        p_j, at, after = p[i, j], j * ROOM, j * ROOM + lines.WIDTH
-        e, h = Y[i, j] - p_j, p_j * (1.0 - p_j)
-        x0, x1 = lines.load(f, at, lines.WIDTH), lines.load(f, after, lines.WIDTH)
-        a0, a1 = lines.load(a, at, lines.WIDTH), lines.load(a, after, lines.WIDTH)
-        scaled0, scaled1 = lines.divide(x0, a0), lines.divide(x1, a1)
-        both = lines.add(lines.multiply(x0, scaled0), lines.multiply(x1, scaled1))
-        weight = lines.spread(e)
-        g0 = lines.add(g0, lines.multiply(weight, x0))
-        g1 = lines.add(g1, lines.multiply(weight, x1))
-        weight = lines.spread(h)
-        for r in range(m):  # in this order both halves of A are the same to the bit
-            x, b = lines.spread(f[j, r]), r * ROOM
-            row = lines.multiply(weight, lines.multiply(x, x0))
-            lines.store(S, b, lines.WIDTH, lines.add(lines.load(S, b, lines.WIDTH), row))
-            if r >= lines.WIDTH:
-                b += lines.WIDTH
-                row = lines.multiply(weight, lines.multiply(x, x1))
-                lines.store(S, b, lines.WIDTH, lines.add(lines.load(S, b, lines.WIDTH), row))
-        share = lines.spread(e / (1.0 + h * lines.total(both)))
-        d0 = lines.add(lines.load(d, at, lines.WIDTH), lines.multiply(share, scaled0))
-        d1 = lines.add(lines.load(d, after, lines.WIDTH), lines.multiply(share, scaled1))
-        lines.store(d, at, lines.WIDTH, d0)
-        lines.store(d, after, lines.WIDTH, d1)
-        x0 = lines.add(start, lines.multiply(lines.multiply(weight, x0), x0))
-        x1 = lines.add(start, lines.multiply(lines.multiply(weight, x1), x1))
-        lines.store(a, at, lines.WIDTH, lines.add(lines.multiply(decay, a0), x0))
-        lines.store(a, after, lines.WIDTH, lines.add(lines.multiply(decay, a1), x1))
-        _aim(hits, hit_sizes, j, p_j)
-    for r in range(m):
-        for c in range(r + 1):
-            A[r, c] = A[c, r] = S[r, c]
-    lines.store(g, 0, m, g0)
-    lines.store(g, lines.WIDTH, m - lines.WIDTH, g1)
-    _solve(A, C, g)
-    for c in range(m):
-        w[c] += g[c]
-
-
-@inlined
-def is_known(Y: Bytes, i: int) -> bool:
-    """Whether anything is known of item ``i`` with labels of 0, 1 and 2."""
-    for j in range(Y.shape[1]):
-        if Y[i, j] != UNKNOWN:
-            return True
-    return bool(Y.shape[1] == 0)
-
-
-@inlined
-def _absorb(
-    n: Ints,
-    missing: Ints,
-    t: Ints,
-    last: Vector,
-    recent: Vector,
-    longer: Vector,
-    Y: Bytes,
-    i: int,
-) -> None:
-    """Add example ``i``, with labels of 0, 1 and 2, to the history, unless nothing is known."""
-    if not is_known(Y, i):
-        return
-    t[0] += 1
-    for j in range(Y.shape[1]):
-        y = Y[i, j]
-        if y == UNKNOWN:
-            missing[j] += 1
-        else:
-            n[j] += y
-            last[j] = y
-            recent[j] += FAST * (y - recent[j])
-            longer[j] += SLOW * (y - longer[j])
-
-
-@compiled
-def _count(n: Ints, missing: Ints, t: Ints, Y: Bytes, i: int, sign: int) -> None:
-    """Count example ``i``, with labels of 0, 1 and 2, once more or once less; no history."""
-    if is_known(Y, i):
-        t[0] += sign
-        for j in range(Y.shape[1]):
-            if Y[i, j] == UNKNOWN:
-                missing[j] += sign
-            else:
-                n[j] += sign * Y[i, j]
-
-
-@inner
-def stored_labels(labels: Bytes, known: Maybe, row: int, y: Bytes) -> None:
-    """Unpack the labels of the stored item ``row`` into ``y`` (1, q) of 0, 1 and 2."""
-    for j in range(y.shape[1]):
-        shift = 7 - (j & 7)
-        y[0, j] = labels[row, j >> 3] >> shift & 1
-        if known is not None and not known[row, j >> 3] >> shift & 1:
-            y[0, j] = UNKNOWN
-
-
-@compiled
-def pass_items(
-    learning: bool,
-    most: int,
-    w: Vector,
-    A: Vector,
-    d: Vector,
-    a: Vector,
-    hits: Vector,
-    hit_sizes: Vector,
-    n: Ints,
-    missing: Ints,
-    t: Ints,
-    last: Vector,
-    recent: Vector,
-    longer: Vector,
-    n_behind: Maybe,
-    missing_behind: Maybe,
-    t_behind: Maybe,
-    last_behind: Maybe,
-    recent_behind: Maybe,
-    longer_behind: Maybe,
-    late: Maybe,
-    late_at: Maybe,
-    D: Singles,
-    added: Vector,
-    s: Vector,
-    keys: Maybe,
-    slots: Maybe,
-    counters: Maybe,
-    shift: Maybe,
-    factor: Maybe,
-    rho: Vector,
-    B: Maybe,
-    B_rows: Maybe,
-    indptr: Maybe,
-    indices: Maybe,
-    data: Maybe,
-    dense: Maybe,
-    coordinates: Maybe,
-    seen: Maybe,
-    own: Maybe,
-    gain: Vector,
-    fresh: Bytes,
-    found: Ints,
-    near: Maybe,
-    labels: Bytes,
-    known: Maybe,
-    z: Vector,
-    names: Maybe,
-    declared: Maybe,
-    sizes: Ints,
-    near_sizes: Ints,
-    half_log: Vector,
-    first_kept: Maybe,
-    gone: Maybe,
-    Y: Bytes,
-    start: int,
-    p: Vector,
-    log_odds: Maybe,
-    parts: Maybe,
-) -> int:
-    """Write the probabilities of items ``start``, ``start`` + 1, …; if ``learning``, learn them.
-
-    Return where the fast map wants room, or how many items there are.  No more than ``most``
-    neighbours vote.  Arguments are the arrays of :class:`Weights`, :class:`Aims`, of two
-    :class:`History`, now and behind, of :class:`Queue`,
-    :class:`~tagstream.evidence.fastmap.FastState` and :class:`Evidence`, one by one, None for what
-    there is not: what is not there is not compiled, and to take arrays out of named tuples would
-    take three times as long.
-    """
-    q, m = d.shape[0], w.shape[0]
-    stride = (q + lines.WIDTH - 1) // lines.WIDTH * lines.WIDTH  # labels, in whole lines
-    f, counts = np.zeros((q, ROOM)), np.empty((3, stride), np.int64)
-    z_plus, logs, sums = np.empty(q), np.empty(4 * stride), np.zeros(stride)
-    C, g, S = np.empty((m, m)), np.empty(m), np.zeros((m, ROOM))
-    for j in range(logs.shape[0]):
-        logs[j] = 1.0
-    quarter = lines.spread(0.25)
-    votes: Any = np.int64(1)  # for a constant, which 1 is, all would be compiled once more
-    column = votes + sizes.shape[0]
-    regressed = z.shape[0] > 0
-    active = regressed and s.shape[0] > 0
-    n_past, missing_past, t_past = n, missing, t
-    last_past, recent_past, longer_past = last, recent, longer
-    if late is not None:
-        n_past, missing_past, t_past = n_behind, missing_behind, t_behind
-        last_past, recent_past, longer_past = last_behind, recent_behind, longer_behind
-    for i in range(start, p.shape[0]):
-        if indptr is not None and learning and active:
-            need = counters[USED] + indptr[i + 1] - indptr[i]
-            if need > D.shape[0] or 2 * need > keys.shape[0]:
-                return i
-        count_votes(found, i, labels, known, sizes, most, half_log, counts, f, votes)
-        if near is not None:
-            count_votes(
-                near, i, labels, known, near_sizes, most, half_log, counts, f, column + N_OTHERS
-            )
-        if names is not None:
-            first_near = column + N_OTHERS if near is not None else 0
-            write_names(names, i, n_past, declared, sizes, near_sizes, half_log, f, m, first_near)
-        if regressed:
-            for j in range(q):
-                z_plus[j] = z[i, j]
-            if active:
-                add_correction(
-                    D, keys, slots, shift, factor, B_rows, indptr, indices, data, dense, i,
-                    coordinates, own, gain, z_plus,
-                )  # fmt: skip
-        # The range in which the weight of the share was learnt: mean ± 3 deviations.  A has what
-        # it takes: the decayed sums of h, of h times the evidence, of h times its square.
-        mean = A[0, column + SHARE] / A[0, 0]
-        deviation = math.sqrt(max(A[column + SHARE, column + SHARE] / A[0, 0] - mean * mean, 0.0))
-        for j in range(q):
-            n_j, others, odds_z = n_past[j], max(t_past[0] - missing_past[j] - n_past[j], 0), 1.0
-            if n_j <= 0:
-                n_j = 0
-                if not has_a_score(n_j, declared, j):
-                    others = 0  # nobody asks for it
-            if not regressed or fresh[j] == BLIND:
-                z_plus[j] = (n_j + 0.5) / (n_j + others + 1.0)
-            logs[j] = odds(z_plus[j])
-            if regressed and not fresh[j]:
-                odds_z = odds(z[i, j])
-            logs[stride + j] = odds_z
-            logs[2 * stride + j] = (n_j + 0.5) / (others + 0.5)
-            logs[3 * stride + j] = (recent_past[j] + 0.02) / (1.02 - recent_past[j])
-        for b in range(0, 4 * stride, lines.WIDTH):
-            line = lines.logarithm(lines.load(logs, b, lines.WIDTH))
-            lines.store(logs, b, lines.WIDTH, lines.multiply(quarter, line))
-        w0, w1 = lines.load(w, 0, m), lines.load(w, lines.WIDTH, m - lines.WIDTH)
-        low, high = mean - WIDTH * deviation, mean + WIDTH * deviation
-        for j in range(q):
-            f[j, 0] = 1.0
-            f[j, column + Z_PLUS] = f[j, column + Z] = logs[j]
-            if regressed and not fresh[j]:
-                f[j, column + Z] = logs[stride + j]
-            f[j, column + SHARE] = min(max(logs[2 * stride + j], low), high)
-            f[j, column + LAST] = last_past[j]
-            f[j, column + RECENT] = logs[3 * stride + j]
-            f[j, column + LONGER] = longer_past[j]
-            at, after = j * ROOM, j * ROOM + lines.WIDTH
-            own0, own1 = lines.load(d, at, lines.WIDTH), lines.load(d, after, lines.WIDTH)
-            own0 = lines.multiply(lines.add(w0, own0), lines.load(f, at, lines.WIDTH))
-            own1 = lines.multiply(lines.add(w1, own1), lines.load(f, after, lines.WIDTH))
-            sums[j] = lines.total(lines.add(own0, own1))
-        for b in range(0, q, lines.WIDTH):
-            line = lines.sigmoid(lines.load(sums, b, lines.WIDTH))
-            lines.store(logs, b, lines.WIDTH, line)
-        for j in range(q):
-            scored = has_a_score(n_past[j], declared, j)
-            p[i, j] = logs[j] if scored else 0.0
-            if log_odds is not None:
-                log_odds[i, j] = sums[j] if scored else -np.inf
-            if parts is not None and scored:
-                for c in range(m):
-                    part = 0  # votes
-                    if names is not None and c >= m - 2:
-                        part = 5
-                    elif c == 0 or c == column + SHARE:
-                        part = 3
-                    elif c == column + Z:
-                        part = 2 if fresh[j] and regressed else 1
-                    elif c == column + Z_PLUS:
-                        part = 2
-                    elif column + LAST <= c <= column + LONGER:
-                        part = 4
-                    parts[i, j, part] += (w[c] + d[j, c]) * f[j, c]
-        if not learning:
-            continue
-        if is_known(Y, i):
-            newton_step(w, A, d, a, hits, hit_sizes, n_past, f, p, Y, i, C, g, S, declared)
-            if active:
-                for j in range(q):
-                    z_plus[j] = 0.0 if Y[i, j] == UNKNOWN else residual(Y[i, j], z_plus[j])
-                step(
-                    D, added, s, keys, slots, counters, shift, factor, rho, B, indptr, indices,
-                    data, dense, i, coordinates, seen, own, gain, z_plus,
-                )  # fmt: skip
-        _absorb(n, missing, t, last, recent, longer, Y, i)
-        if late is not None:
-            at = late_at[0]
-            if late_at[1] == late.shape[0]:
-                _absorb(
-                    n_behind, missing_behind, t_behind, last_behind, recent_behind, longer_behind,
-                    late, at,
-                )  # fmt: skip
-            else:
-                late_at[1] += 1
-            for j in range(q):
-                late[at, j] = Y[i, j]
-            late_at[0] = (at + 1) % late.shape[0]
-        if first_kept is not None:
-            for row in range(first_kept[i], first_kept[i + 1]):
-                stored_labels(labels, known, row, gone)
-                _count(n, missing, t, gone, 0, -1)
-                if late is not None:
-                    _count(n_behind, missing_behind, t_behind, gone, 0, -1)
-    return len(p)
-
-
 def start_weights(votes: tuple[int, ...], near: bool, lag: int = 0) -> Vector:
     """Return the weights w₀ before anything is learnt; the older recent labels are, the less."""
     by_votes = [0.4] * (len(votes) - 1) + [1.0]
@@ -794,7 +324,6 @@ class Head:
     ) -> None:
         self.votes, self.near, self.lag = votes, near, lag
         self.sizes, self.near_sizes = np.array(votes, np.int64), np.array(NEAR, np.int64)
-        self.half_log = half_logs(max(*votes, *NEAR))
         self.weights = Weights.starting(start_weights(votes, near, lag))
         if names:
             self.weights = self.weights.with_names()
@@ -802,6 +331,7 @@ class Head:
         self.now = _empty_history()
         self.behind = _empty_history() if lag else self.now
         self._queue = Queue(np.zeros((lag, 0), np.uint8), np.zeros(2, np.int64))
+        self._renew()
 
     @property
     def n_labels(self) -> int:
@@ -838,6 +368,12 @@ class Head:
         if labels.shape[1]:  # of whom nothing is known, that is not known either
             new[(labels == UNKNOWN).all(axis=1)] = UNKNOWN
         self._queue = Queue(np.hstack([labels, new]), at)
+        self._renew()
+
+    def use_names(self) -> None:
+        """Have names be evidence from now on."""
+        self.weights = self.weights.with_names()
+        self._renew()
 
     def keep(self, columns: list[list[int]]) -> None:
         """Make each label anew of old ones, and count from nothing.
@@ -857,8 +393,9 @@ class Head:
             unsure = np.where((part == UNKNOWN).any(axis=1), UNKNOWN, 0)
             merged[:, j] = np.where((part == 1).any(axis=1), 1, unsure)
         self._queue = Queue(merged, at)
+        self._renew()
         for i in range(at[1]):
-            _count(*self.behind[:3], merged, i, -1)
+            count(*self.behind[:3], merged, i, -1)
 
     def learn(
         self,
@@ -886,12 +423,10 @@ class Head:
         array of shape (m, q)
             The probabilities of each item before it was learnt.
         """
-        marked = marked_labels(Y, known)
-        out = np.empty(Y.shape)
+        marked, out, done = marked_labels(Y, known), np.empty(Y.shape), 0
         fast.own()
-        done, gone = 0, None if first_kept is None else np.empty((1, self.n_labels), np.uint8)
         while True:
-            done = self._pass(evidence, fast, first_kept, gone, marked, done, out)
+            done = self._pass(evidence, fast, first_kept, marked, done, out)
             if done == len(Y):
                 return out
             inputs = evidence.inputs
@@ -900,14 +435,14 @@ class Head:
     def score(self, evidence: Evidence, fast: FastMap) -> Vector:
         """Return the probabilities of m items, (m, q); nothing changes."""
         p = np.empty((len(evidence.found), self.n_labels))
-        self._pass(evidence, fast, None, None, None, 0, p)
+        self._pass(evidence, fast, None, NO_LABELS, 0, p)
         return p
 
     def explain(self, evidence: Evidence, fast: FastMap) -> Scores:
         """Return the probabilities of m items with the parts that add up to their log-odds."""
         shape = len(evidence.found), self.n_labels
         scores = Scores(np.empty(shape), np.empty(shape), np.zeros((*shape, len(PARTS))))
-        self._pass(evidence, fast, None, None, None, 0, *scores)
+        self._pass(evidence, fast, None, NO_LABELS, 0, scores.p, (scores.log_odds, scores.parts))
         return scores
 
     def _pass(
@@ -915,27 +450,32 @@ class Head:
         evidence: Evidence,
         fast: FastMap,
         first_kept: Ints | None,
-        gone: Bytes | None,
-        Y: Bytes | None,
+        Y: Bytes,
         start: int,
         p: Vector,
-        log_odds: Vector | None = None,
-        parts: Vector | None = None,
+        reasons: tuple[Vector, Vector] | None = None,
     ) -> int:
         """Score items from ``start`` on and, where there are labels, learn them."""
-        learning = Y is not None
-        most = self.n_voting(learning=learning)
-        late = self.lag and learning  # predictions are made of what is known now
-        behind = (*self.behind, *self._queue) if late else (None,) * 8
-        found, near, labels, known, Z, inputs, *_ = evidence
-        arrays: Any = (
-            learning, most, *self.weights, *self.aims, *self.now, *behind, *fast.arrays(inputs),
-            fast.state.fresh, found, near if len(near) else None, labels,
-            known if len(known) else None, Z, *evidence.by_name, self.sizes, self.near_sizes,
-            self.half_log, first_kept, gone, Y if learning else _NO_LABELS, start, p, log_odds,
-            parts,
+        most = self.n_voting(learning=len(Y) > 0)
+        rows, seen = fast.rows_of(evidence.inputs), evidence.seen(near=len(evidence.near) > 0)
+        return pass_next(
+            self._model, self._history, fast.struct, rows, seen, Y, first_kept, most, start, p,
+            reasons,
         )  # fmt: skip
-        return pass_items(*arrays)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has, too: all but the objects that refer to arrays of this head."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_model", "_history")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Hand other arrays to the compiled loops from now on."""
+        queue = tuple(self._queue) if self.lag else None
+        self._model = struct_of_model(self.weights, self.aims, self.sizes, self.near_sizes)
+        self._history = histories(tuple(self.now), tuple(self.behind), queue)
 
     def n_voting(self, *, learning: bool) -> int:
         """Return how many of the nearest vote at most."""
@@ -949,9 +489,9 @@ class Head:
         """
         marked = marked_labels(Y, known)
         for i in range(len(Y)):
-            _count(*self.now[:3], marked, i, sign)
+            count(*self.now[:3], marked, i, sign)
             if self.lag:
-                _count(*self.behind[:3], marked, i, sign)
+                count(*self.behind[:3], marked, i, sign)
 
     def snapshot(self) -> Head:
         """Return a head that stays as this one is now."""
@@ -960,6 +500,7 @@ class Head:
         other.aims = self.aims._replace(**copied(self.aims))
         other.now = other.behind = self.now._replace(**copied(self.now))
         other.lag, other._queue = 0, Queue(np.zeros((0, self.n_labels), np.uint8), self._queue.at)
+        other._renew()
         return other
 
     # ------------------------------------------------------------------ state as plain values
@@ -1006,7 +547,14 @@ class Head:
         check_number("queue_at[0]", int(at[0]), kind=int, least=0, most=max(lag - 1, 0))
         check_number("queue_at[1]", int(at[1]), kind=int, least=0, most=lag)
         head._queue = Queue(labels, at)
+        head._renew()
         return head
+
+
+def struct_of_model(weights: Weights, aims: Aims, sizes: Ints, near_sizes: Ints) -> Any:
+    """Return what a head learns as the compiled loops take it."""
+    most = max(int(sizes[-1]), int(near_sizes[-1]))
+    return head_model(*weights, *aims, sizes, near_sizes, half_logs(most))
 
 
 @lru_cache(maxsize=4)

@@ -278,9 +278,9 @@ class Belief:
         assert self.naming is None
         naming = Naming.empty(self.n_features, sparse=issparse(rows))
         self.naming = naming.grown(rows, self.head.n_labels)
-        self.head.weights = self.head.weights.with_names()
+        self.head.use_names()
         if self.any is not None:
-            self.any.weights = self.any.weights.with_names()
+            self.any.use_names()
 
     def rename(self, j: int, row: Rows) -> None:
         """Have the name of label ``j`` have another row, (1, p)."""
