@@ -287,6 +287,53 @@ def test_a_tag_that_keeps_its_promise_is_set(bench):
     assert bench.tags_of(new) == {"Insurance"}
 
 
+def test_a_promise_that_is_kept_sets_the_tag(tmp_path):
+    server = full_server(40)
+    with serving_paperless(server) as url:
+        bench = Bench(server, url, tmp_path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tagstream.connect.paperless.PAGE", 10)
+            bench.round()
+        tagger = Tagger.open(bench.model)
+        tagger.promise("Garden", "auto", 0.6)
+        tagger.save(bench.model)
+        for i in range(40):  # the evidence: documents that people tag one after another
+            server.upload(f"Roses {i}", f"{TEXTS[GARDEN]} {i}", [GARDEN])
+            server.upload(f"Letter {i}", f"{TEXTS[INVOICE]} {i}", [FINANCE, INVOICE])
+        bench.round()
+        new = server.upload("Tulips", TEXTS[GARDEN], [INBOX])
+        other = server.upload("Bill", TEXTS[INVOICE], [INBOX])
+        bench.round()
+        assert server.names(new) == {"Inbox", "Garden"}
+        assert server.names(other) == {"Inbox"}  # Invoice is only suggested
+        assert server.note_texts(other)[0].startswith("tagstream suggests: Invoice ")
+
+
+def test_a_service_learns_each_change_once(bench, tmp_path):
+    pytest.importorskip("fastapi")
+    from serving import serving
+    from tagstream.connect.service import ServiceTarget
+
+    with serving(tmp_path / "tags") as client:
+        assert client.service._ready.wait(300)
+        service = ServiceTarget(Web(client.url))
+        bench.round(target=service)
+        position = service.mark()
+        bench.round(target=service)
+        (tmp_path / "state.db").unlink()
+        report = bench.round(target=service)
+        assert report.counts["learnt"] == 24
+        assert service.mark() == position + 1  # the refit after a first round
+        bench.server.set_tags(2, [LETTER])
+        bench.round(target=service)
+        item = service.find([], "Letter", 1)
+        assert [one["id"] for one in item] == ["paperless/2"]
+        bench.server.delete(2)
+        bench.now += 4000
+        bench.round(target=service)
+        assert service.find([], "Letter", 1) == []
+
+
 def test_a_tag_of_ours_that_a_person_takes_away_is_a_refusal(bench):
     bench.round()
     new = bench.server.upload("Car", TEXTS[INSURANCE], [INBOX])

@@ -19,7 +19,7 @@ __all__ = ["ACCEPT", "Document", "Paperless", "PaperlessTag"]
 ACCEPT = "application/json; version=10"
 OLDER = "application/json; version=9"
 FIELDS = "id,title,content,modified,tags,notes"
-PAGE = 100
+PAGE = 250  # documents; a model file is saved after each page
 LONGEST_PAGE = 100_000
 BY_HAND = 0  # the matching algorithm of tags that neither rules nor the classifier set
 
