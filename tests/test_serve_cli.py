@@ -372,8 +372,12 @@ def test_the_command_killed_again_and_again_goes_on(tmp_path):
 def test_schemathesis_finds_no_failure(tmp_path):
     pytest.importorskip("schemathesis")
     with Running(tmp_path / "folder", "--example") as running:
+        with httpx.Client(base_url=running.url, trust_env=False, timeout=60) as client:
+            made = client.post("/v1/tokens", json={"name": "root", "role": "admin"}).json()
+        held = f"Authorization: Bearer {made['token']}"
         command = [
             sys.executable, "-m", "schemathesis.cli", "run", f"{running.url}/openapi.json",
+            "--header", held, "--exclude-path", "/v1/events",  # which does not end
             "--checks", "not_a_server_error,status_code_conformance,content_type_conformance",
             "--max-examples", "30", "--request-timeout", "20", "--seed", "1", "--no-color",
         ]  # fmt: skip

@@ -32,9 +32,10 @@ import pytest
 from changes import change_of
 from fake_tagger import FakeTagger
 from tagstream.serve import writer
+from tagstream.serve.index import Query
 from tagstream.serve.log import Event, EventLog
 from tagstream.serve.recovery import open_log, remove_copy
-from tagstream.serve.writer import Service
+from tagstream.serve.writer import Change, Service
 from tagstream.tagger import Tagger, warm_up
 
 
@@ -54,6 +55,23 @@ class FrailTagger(FakeTagger):
 TAGGERS: dict[str, Any] = {"fake": FakeTagger, "frail": FrailTagger, "real": Tagger}
 
 
+def any_change_of(i: int) -> Change:
+    """The i-th change; some are those of a team: many items at once, an undo, rows of a file."""
+    rng = random.Random(i)
+    if i % 19 == 11:
+        ids = [f"{n}" for n in rng.sample(range(i), 5)]
+        bodies = [{"id": name, "add": ["bulk"], "remove": ["soup"]} for name in ids]
+        return Change("retag", bodies, [f"k{i}:{name}" for name in ids], is_one=True)
+    if i % 31 == 21:
+        return Change("undo", [{"position": None}], [f"k{i}"])
+    if i % 43 == 35:
+        items = [{"id": f"file {i}:{n}", "text": f"sea {n}", "y": ["sea"]} for n in range(3)]
+        del items[1]["y"]  # it waits
+        body = {"import": f"file {i}", "as": "learnt", "first": 1, "last": 3, "digest": "d"}
+        return Change("import", [{**body, "items": items}], [None], source="import")
+    return change_of(i)
+
+
 def state_of(tagger: Any, scratch: Path) -> bytes:
     """All that a tagger knows, as a file."""
     tagger.save(scratch)
@@ -68,7 +86,7 @@ def work(kind: str, folder: str, todo: list[int], acknowledge: int) -> None:
     left = iter(todo)
     while True:
         while len(waiting) < 8 and (i := next(left, None)) is not None:
-            waiting[service.submit(change_of(i))] = i
+            waiting[service.submit(any_change_of(i))] = i
         if not waiting:
             break
         done, _ = wait(waiting, return_when=FIRST_COMPLETED)
@@ -168,10 +186,16 @@ def check(kind: str, tmp_path: Path, seed: int, kills: int) -> dict[str, Any]:
     assert told["working"] >= kills / 2  # while they answered, not only while they started
     keys, undisturbed = replay(kind, folder)
     assert len(keys) == len(set(keys))
-    learnt = {i for i in told["acknowledged"] if change_of(i).kind == "learn"}
-    missing = {f"k{i}" for i in learnt - set(told["refused"])} - set(keys)
-    assert not missing
+    made = set(told["acknowledged"]) - set(told["refused"])
+    kept = {i for i in made if any_change_of(i).kind in ("learn", "undo")}
+    assert not {f"k{i}" for i in kept} - set(keys)
+    files = {i for i in made if any_change_of(i).kind == "import"}
+    assert not {f"import:file {i}:3" for i in files} - set(keys)
+    assert any(key.startswith("together:") for key in keys)
     with Service(folder, TAGGERS[kind]) as service:
+        found = service.index.find(Query(state="all"), 1000)
+        listed = {*service.pool.all(), *(event.body["id"] for event in service.log.states())}
+        assert sorted(found.ids) == sorted(listed)
         served = state_of(service._tagger, tmp_path / "served")
         assert served == state_of(undisturbed, tmp_path / "undisturbed")
         if kind == "frail":

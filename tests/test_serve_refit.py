@@ -53,10 +53,10 @@ def test_a_refit_of_a_service_is_an_event_of_its_log(tmp_path, run):
         body = {"items": [item(i) for i in range(50)]}
         assert client.post("/v1/learn", json=body).status_code == 200
         told = client.post("/v1/refit", json={"key": "nightly"})
-        assert told.json() == {"n": 1, "duplicates": 0, "position": 51}
+        assert told.json() == {"n": 1, "duplicates": 0, "position": 52}
         again = client.post("/v1/refit", json={"key": "nightly"})
-        assert again.json() == {"n": 0, "duplicates": 1, "position": 51}
-        assert client.post("/v1/refit").json()["position"] == 52
+        assert again.json() == {"n": 0, "duplicates": 1, "position": 52}
+        assert client.post("/v1/refit").json()["position"] == 53
         served = state_of(client.service._tagger, tmp_path / "served")
     log = EventLog(folder / "events.db", read_only=True)
     tagger = Tagger()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 from typing import Any
 
@@ -14,6 +15,7 @@ pytest.importorskip("httpx")
 
 from fake_tagger import FakeTagger
 from serving import serving
+from tagstream.knows.next_items import is_random
 from tagstream.serve.live import Live
 from tagstream.serve.tokens import Tokens
 from tagstream.serve.writer import Change, Service
@@ -214,7 +216,8 @@ def test_items_are_found_by_words_tags_people_and_state(team):
     assert found(team, q="tide", state="all") == ["1", "4"]
     assert found(team, q='"low tide" bea') == ["1"]
     assert found(team, q="cafe") == ["2"]
-    assert found(team, q="*(") == []
+    for signs in ("*(", "\0", '"', "NEAR(", "a\0b", "\ufffe"):
+        assert found(team, q=signs) == []
     assert found(team, tag="wet") == ["3"]
     assert found(team, without_tag="wet") == ["2", "1"]
     assert found(team, who="anna", state="untagged") == ["2"]
@@ -399,6 +402,17 @@ def test_the_list_of_tags_has_their_quality_and_policy(team):
     assert team("eve", "GET", "/v1/exclusive") == {"groups": []}
 
 
+def test_progress_is_told_for_each_person(team):
+    learn(team, "anna", *((f"{i}", f"low tide {i % 3}", ["sea"]) for i in range(30)))
+    learn(team, "ben", *((f"b{i}", "heavy rain", ["sky"]) for i in range(10)))
+    told = {one["who"]: one for one in team("eve", "GET", "/v1/progress")["people"]}
+    assert {who: one["n"] for who, one in told.items()} == {
+        "anna": sum(is_random(f"{i}") for i in range(30)),
+        "ben": sum(is_random(f"b{i}") for i in range(10)),
+    }
+    assert told["ben"]["micro_f1"] == 0.0  # nobody had said sky before
+
+
 def test_errors_are_problem_details_for_whoever_asks_so(team):
     learn(team, "anna", ("1", "low tide", ["sea"]))
     body = {"items": [{"id": "1", "text": "low tide", "y": ["mud"], "version": 0}]}
@@ -525,6 +539,25 @@ def test_news_need_a_token_and_end_without_it(tmp_path, monkeypatch):
         team("root", "POST", "/v1/tokens/revoke", json={"name": "ben"})
         assert stream.until("end") == {}
         stream.close()
+
+
+def test_streams_leave_memory_and_descriptors_as_they_were(team):
+    """Windows that are opened, told of changes and closed, again and again."""
+    sizes = []
+    for i in range(120):
+        streams = [Stream(team) for _ in range(3)]
+        for stream in streams:
+            stream.next()
+        learn(team, "anna", (f"{i % 5}", f"low tide {i}", ["sea"]))
+        for stream in streams:
+            stream.until("items")
+            stream.close()
+        if i % 20 == 19:
+            live = team.client.service.on_change.__self__
+            while len(live):  # the server sees a moment later that they are gone
+                team("eve", "GET", "/v1/info")
+            sizes.append(len(os.listdir("/proc/self/fd")))
+    assert max(sizes[1:]) - min(sizes[1:]) <= 8  # those that are being closed
 
 
 def test_there_are_not_more_streams_than_is_good(team, monkeypatch):

@@ -343,6 +343,7 @@ def match_of(words: str) -> str:
     """
     parts: list[str] = []
     is_phrase = False
+    words = words.replace("\0", " ")  # where SQLite ends a text
     for phrase, word in re.findall(r'"([^"]*)"|([^\s"]+)', words):
         is_phrase = not word
         if any(letter.isalnum() for letter in phrase or word):

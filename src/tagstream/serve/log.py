@@ -800,7 +800,8 @@ class EventLog:
     def people(self) -> list[tuple[str, int, float]]:
         """Return who made changes, how many items each has tagged, and when the last time."""
         return self._fetch(
-            "SELECT who, sum(kind = 'learn'), max(time) FROM events WHERE who != '' "
+            "SELECT who, count(DISTINCT CASE WHEN kind IN ('learn', 'answer') THEN item END), "
+            "max(time) FROM events WHERE who != '' "
             "AND source != 'service' GROUP BY who ORDER BY who",
             (),
             own=False,

@@ -101,7 +101,7 @@ class Planner:
                 self._learn(plan, body, key, version)
             else:
                 self._other(plan, body, key, version)
-        if any(plan.is_new):
+        if change.kind == "learn" and plan.events:
             self._suggest_first(plan, told)
         return plan
 

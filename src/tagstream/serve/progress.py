@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = ["Outcome", "Progress", "micro_f1"]
@@ -18,11 +18,12 @@ SPARKS = 12
 
 @dataclass(frozen=True)
 class Outcome:
-    """One item: its position in the log, the tags suggested before it was learnt, its tags."""
+    """One item: its position in the log, the tags suggested before it was learnt, its tags, who."""
 
     position: int
     suggested: frozenset[str]
     tags: frozenset[str]
+    who: str = ""
 
 
 def micro_f1(hits: int, n_suggested: int, n_tags: int) -> float | None:
@@ -34,6 +35,14 @@ def micro_f1(hits: int, n_suggested: int, n_tags: int) -> float | None:
     0.5
     """
     return 2 * hits / (n_suggested + n_tags) if n_suggested + n_tags else None
+
+
+def _f1_of(outcomes: Sequence[Outcome]) -> float | None:
+    return micro_f1(
+        sum(len(o.suggested & o.tags) for o in outcomes),
+        sum(len(o.suggested) for o in outcomes),
+        sum(len(o.tags) for o in outcomes),
+    )
 
 
 class Progress:
@@ -67,12 +76,14 @@ class Progress:
 
     def f1(self) -> float | None:
         """Return the micro-F1 of the last :data:`WINDOW` outcomes."""
-        last = self.last(WINDOW)
-        return micro_f1(
-            sum(len(o.suggested & o.tags) for o in last),
-            sum(len(o.suggested) for o in last),
-            sum(len(o.tags) for o in last),
-        )
+        return _f1_of(self.last(WINDOW))
+
+    def by_person(self) -> dict[str, tuple[int, float | None]]:
+        """Return for each person the number of outcomes, and the micro-F1 of the last ones."""
+        of_person: dict[str, list[Outcome]] = {}
+        for o in self.last():
+            of_person.setdefault(o.who, []).append(o)
+        return {who: (len(found), _f1_of(found[-WINDOW:])) for who, found in of_person.items()}
 
     def curve(self) -> list[tuple[int, float]]:
         """Return at most :data:`POINTS` points (position, micro-F1 of the window before it)."""

@@ -105,7 +105,7 @@ def outcomes(events: Sequence[Event]) -> list[Outcome]:
     The other half is offered because the model is unsure of it, so it would look worse than it is.
     """
     return [
-        Outcome(event.position, frozenset(event.suggested), frozenset(event.body["y"]))
+        Outcome(event.position, frozenset(event.suggested), frozenset(event.body["y"]), event.who)
         for event in events
         if event.suggested is not None and "y" in event.body and is_random(event.body["id"])
     ]

@@ -18,6 +18,7 @@ import contextlib
 import logging
 import math
 import sqlite3
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -129,6 +130,7 @@ class Service(Served):
         self.first: list[Change] = []
         self.snapshots = Snapshots(folder)
         self.index = Index(folder / "search.db")
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._open_folder(model)
         self.snapshot_problem = ""
         self.plans = Planner(self)
@@ -154,6 +156,8 @@ class Service(Served):
 
     def _release(self) -> None:
         self.index.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
         self.log.close()
         if self.log.path != self.folder / "events.db":
             remove_copy(self.folder / "events.db")
@@ -486,6 +490,9 @@ class Service(Served):
     def _open_index(self, is_known: bool) -> None:
         """Open the search index and bring it up to date, or make it anew."""
         self.doing = "bringing the search index up to date"
+        if self.held:  # nothing of the folder is touched
+            self._scratch = tempfile.TemporaryDirectory(prefix="tagstream-")
+            self.index = Index(Path(self._scratch.name) / "search.db")
         known = self.index.open()
         if known is None or not is_known or self.log.digest_at(known[0]) != known[1]:
             self._make_index()

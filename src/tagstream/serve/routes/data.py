@@ -75,7 +75,7 @@ def add_data(app: FastAPI, desk: Desk) -> None:
         "requestBody": {
             "required": True,
             "content": {
-                "application/json": {"schema": schema.PoolRequest.model_json_schema()},
+                "application/json": {"schema": _json_schema()},
                 **{kind: {"schema": {"type": "string"}} for kind in POOL_TYPES},
             },
         }
@@ -185,7 +185,15 @@ def add_data(app: FastAPI, desk: Desk) -> None:
         ]
         return JSONResponse({"imports": told})
 
-    @app.get("/v1/export", openapi_extra=READ, tags=["data"])
+    files = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in MEDIA.values()}
+
+    @app.get(
+        "/v1/export",
+        openapi_extra=READ,
+        tags=["data"],
+        response_class=StreamingResponse,
+        responses={200: {"content": files}},
+    )
     async def export(
         format: Literal["jsonl", "csv", "xlsx"] = "jsonl",
         q: Words = "",
@@ -211,6 +219,12 @@ def add_data(app: FastAPI, desk: Desk) -> None:
         else:
             parts = _lines(desk, query, format)
         return StreamingResponse(parts, media_type=MEDIA[format], headers=headers)
+
+
+def _json_schema() -> dict[str, Any]:
+    """Return the schema of items for the pool; what it refers to stands with the other routes."""
+    made = schema.PoolRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {name: value for name, value in made.items() if name != "$defs"}
 
 
 # ---------------------------------------------------------------------- in

@@ -16,7 +16,13 @@ __all__ = ["add_live"]
 def add_live(app: FastAPI, desk: Desk, live: Live) -> None:
     """Add the route to an application."""
 
-    @app.get("/v1/events", openapi_extra=READ, tags=["running"])
+    @app.get(
+        "/v1/events",
+        openapi_extra=READ,
+        tags=["running"],
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    )
     async def events(
         after: int | None = Query(None, ge=0, le=1 << 62),
         last_event_id: Annotated[int | None, Header(ge=0, le=1 << 62)] = None,

@@ -27,7 +27,7 @@ def add_running(app: FastAPI, desk: Desk, registry: CollectorRegistry) -> None:
 
     @app.get("/v1/progress", openapi_extra=READ, tags=["running"])
     async def progress() -> Response:
-        """Tell how well it suggested lately, before learning: a curve of micro-F1."""
+        """Tell how well it suggested lately, before learning: a curve, and for each person."""
         published = service.read()
         curve = await desk.reading(service.progress.curve)
         return JSONResponse(
@@ -35,6 +35,10 @@ def add_running(app: FastAPI, desk: Desk, registry: CollectorRegistry) -> None:
                 "n_items": published.n_items,
                 "micro_f1": service.progress.f1(),
                 "curve": [{"position": p, "micro_f1": f} for p, f in curve],
+                "people": [
+                    {"who": who or None, "n": n, "micro_f1": f}
+                    for who, (n, f) in sorted(service.progress.by_person().items())
+                ],
             }
         )
 
