@@ -18,6 +18,7 @@ from scipy import sparse
 
 import tagstream.data
 from tagstream.checks import DataError
+from tagstream.cli.records import FORMATS as NAMES
 from tagstream.data import (
     DATASETS,
     FORMATS,
@@ -299,6 +300,11 @@ def test_an_option_that_the_format_has_not_is_refused(tmp_path):
     path.write_text("1 1:1\n")
     with pytest.raises(ValueError, match=r"options of libsvm must be among .*, got sep"):
         load(path, sep="|")
+
+
+def test_the_command_line_names_the_formats_of_the_table():
+    """It has their names apart, as it must not load their readers to say what they are."""
+    assert tuple(FORMATS) == NAMES
 
 
 def test_every_format_is_one_entry_of_the_table():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
@@ -22,6 +23,9 @@ __all__ = [
     "expect_counts",
     "expect_indptr",
     "expect_keys",
+    "half_pair",
+    "is_finite",
+    "short",
 ]
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -191,3 +195,47 @@ def cut_rows(rows: Rows, first: int, stop: int) -> Rows:
     To cut a sparse matrix of one row takes as long as to search its neighbours.
     """
     return rows if first == 0 and stop >= rows.shape[0] else rows[first:stop]
+
+
+# ---------------------------------------------------------------------- values of a record
+def is_finite(value: object) -> bool:
+    """Tell whether a value is a number, and a finite one.
+
+    Examples
+    --------
+    >>> [is_finite(value) for value in (1, np.float32(0.5), float("nan"), 10**400, "1")]
+    [True, True, False, False, False]
+    """
+    if not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer too large for a float
+        return False
+
+
+def half_pair(text: str) -> int | None:
+    """Return where a text has half of a surrogate pair, which cannot be written; None: nowhere.
+
+    Examples
+    --------
+    >>> half_pair("sea"), half_pair("sea \ud83c")
+    (None, 4)
+    """
+    try:
+        if not text.isascii():
+            text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
+
+
+def short(text: str, most: int = 60) -> str:
+    """Return a text, cut to a length that suits an error message.
+
+    Examples
+    --------
+    >>> short("a long story", 9)
+    'a long...'
+    """
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -6,7 +6,6 @@ parameters, which are saved with the model, so it never matters which items came
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol
@@ -15,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from tagstream.checks import LARGEST_VALUE, Rows, check_choice, check_number, expect_keys
+from tagstream.checks import (
+    LARGEST_VALUE,
+    Rows,
+    check_choice,
+    check_number,
+    expect_keys,
+    half_pair,
+    is_finite,
+    short,
+)
 
 __all__ = ["Columns", "Featurizer", "Hashing", "Named", "Text", "featurizer_for"]
 
@@ -391,7 +399,7 @@ def _check_mapping(i: int, item: object) -> None:
         _check_encodable("a name", name, i)
         if isinstance(value, str):
             _check_encodable("a value", value, i)
-        elif not _is_finite(value):
+        elif not is_finite(value):
             raise ValueError(
                 f"the value of {name!r} must be a finite number or a string, "
                 f"got {_short(value)} in item {i}; leave out what is unknown"
@@ -399,23 +407,12 @@ def _check_mapping(i: int, item: object) -> None:
 
 
 def _check_encodable(what: str, text: str, i: int) -> None:
-    try:
-        if not text.isascii():
-            text.encode("utf-8")
-    except UnicodeEncodeError as error:
+    at = half_pair(text)
+    if at is not None:
         raise ValueError(
-            f"{what} must be valid Unicode, got {_short(ascii(text))} in item {i}, "
-            f"with half of a surrogate pair at position {error.start}"
-        ) from error
-
-
-def _is_finite(value: object) -> bool:
-    if not isinstance(value, (int, float, np.integer, np.floating)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer too large for a float
-        return False
+            f"{what} must be valid Unicode, got {short(ascii(text))} in item {i}, "
+            f"with half of a surrogate pair at position {at}"
+        )
 
 
 def _listed(what: str, items: Any) -> list[Any]:
@@ -425,5 +422,4 @@ def _listed(what: str, items: Any) -> list[Any]:
 
 
 def _short(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return short(value if isinstance(value, str) else repr(value))

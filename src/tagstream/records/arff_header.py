@@ -18,6 +18,7 @@ from xml.parsers import expat
 import numpy as np
 from numpy.typing import NDArray
 
+from tagstream import checks
 from tagstream.checks import DataError
 from tagstream.records.dataset import stem
 from tagstream.records.lines import Lines
@@ -286,8 +287,8 @@ def split(text: str, lines: Lines, number: int, separator: str = ",") -> Iterato
 
 
 def short(text: str) -> str:
-    """Return the text, cut to a length that suits an error message."""
-    return text if len(text) <= 40 else text[:37] + "..."
+    """Return the text, cut to a length that suits the error message of a line of a file."""
+    return checks.short(text, 40)
 
 
 def find_labels(header: Header, labels: Labels, lines: Lines) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 import numpy as np
 
-from tagstream.checks import DataError
+from tagstream.checks import DataError, half_pair, is_finite
 from tagstream.records.arff_header import short
 from tagstream.records.dataset import Batch, Items, LabelSet
 from tagstream.records.lines import Lines, Source
@@ -402,13 +402,13 @@ class _RecordReader:
                 self._check_encodable(name, number)
                 if isinstance(value, str):
                     self._check_encodable(value, number)
-                elif not _is_finite(value):
+                elif not is_finite(value):
                     raise self.fail(
                         f"x must map names to finite numbers or strings, got {short(repr(value))}",
                         number,
                     )
             return "mapping", x
-        if not isinstance(x, list) or not all(_is_finite(value) for value in x):
+        if not isinstance(x, list) or not all(is_finite(value) for value in x):
             raise self.fail(
                 f"x must be a list of finite numbers or a mapping, got {short(repr(x))}", number
             )
@@ -469,14 +469,8 @@ class _RecordReader:
         return f"; {what_to_do}" if what_to_do and self.hints else ""
 
     def _check_encodable(self, text: str, number: int) -> None:
-        if text.isascii():
-            return
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half of a pair of surrogates
-            raise self.fail(
-                f"a string must be valid Unicode, got {short(ascii(text))}", number
-            ) from None
+        if half_pair(text) is not None:
+            raise self.fail(f"a string must be valid Unicode, got {short(ascii(text))}", number)
 
 
 def _is_of(value: object, kind: type) -> bool:
@@ -519,15 +513,6 @@ def split_tags(text: str, sep: str) -> LabelSet:
     """
     tags = (tag.strip() for tag in text.split(sep))
     return tuple(dict.fromkeys(tag for tag in tags if tag))
-
-
-def _is_finite(value: object) -> bool:
-    if not isinstance(value, (int, float)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer too large for a float
-        return False
 
 
 def as_batch(records: Iterable[Mapping[str, Any]], changes: bool = False) -> Batch:

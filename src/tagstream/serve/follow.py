@@ -66,6 +66,8 @@ class Follower(Served):
         It is not the folder of a service.
     """
 
+    takes_changes = False
+
     def __init__(self, path: Path, tagger: TaggerType | None = None, every: float = EVERY) -> None:
         self._first_snapshot = path if path.is_file() else None
         self._every = every

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tagstream.learners.keeping import keeps_items
 from tagstream.serve.agreement import majority, ties
 from tagstream.serve.changes import Change, Conflict, Refused
 from tagstream.serve.log import Event
@@ -343,7 +344,7 @@ class Planner:
             if newest.kind == "auto":
                 words = "the tags of {!r} were applied without asking; tag it to replace them"
                 raise Refused(words.format(body["id"]), "ids")
-            if hasattr(self.service.learner, "has_item") and not self._is_stored(body["id"]):
+            if keeps_items(self.service.learner) and not self._is_stored(body["id"]):
                 raise Refused(f"no stored item is called {body['id']!r}", "ids")  # a window lost it
             return True
         named = {
@@ -373,13 +374,13 @@ class Planner:
         return self.service.log.newest(name, own=True) is not None or self._is_stored(name)
 
     def _is_stored(self, name: str) -> bool:
-        has_item = getattr(self.service.learner, "has_item", None)
-        return has_item is not None and bool(has_item(name))
+        learner = self.service.learner
+        return keeps_items(learner) and learner.has_item(name)
 
     def _will_be_stored(self, name: str, newest: Event | None) -> bool:
         """Return whether the learner has an item, or will once the events before are learnt."""
         is_learnt = newest is None or 0 < newest.position <= self.service.read().position
-        if is_learnt and hasattr(self.service.learner, "has_item"):
+        if is_learnt and keeps_items(self.service.learner):
             return self._is_stored(name)
         return newest is not None
 

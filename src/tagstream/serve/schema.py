@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from tagstream.checks import short
+
 __all__ = [
     "AnswerRequest",
     "ApplyRequest",
@@ -411,10 +413,5 @@ def error_of(errors: Sequence[Any]) -> tuple[str, str]:
     if not message.startswith("must"):
         message = f"must be valid ({message})"
     what = field or "the body"
-    got = "" if first.get("type") == "missing" else f", got {_short(first.get('input'))}"
+    got = "" if first.get("type") == "missing" else f", got {short(repr(first.get('input')))}"
     return field, f"{what} {message}{got}"
-
-
-def _short(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -89,11 +89,14 @@ class Served(ABC):
         or tagged their item anew.
     agree : int
         How many people are asked about each item; 0: the last answer replaces those before.
+    takes_changes : bool
+        Whether it writes into the folder.
     replay_items : int
         Events that are replayed together.
     """
 
     replay_items: ClassVar[int] = 512
+    takes_changes: ClassVar[bool]
     log: EventLog
     index: Index
     snapshots: Snapshots

@@ -114,6 +114,8 @@ class Service(Served):
         Another service has the folder, or it cannot be written.
     """
 
+    takes_changes = True
+
     def __init__(
         self,
         folder: Path,

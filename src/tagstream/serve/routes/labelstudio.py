@@ -9,7 +9,6 @@ from fastapi import Body, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 from tagstream.serve import schema
-from tagstream.serve.follow import Follower
 from tagstream.serve.labelstudio import LabelStudio
 from tagstream.serve.projects import Projects
 from tagstream.serve.routes.desk import ADMIN, WRITE, Desk, answer_of
@@ -23,7 +22,7 @@ def add_label_studio(app: FastAPI, desk: Desk) -> None:
     """Add the routes to an application."""
     service, reading, changed = desk.service, desk.reading, desk.changed
     # A replica shares the folder with its writer, and writes nothing into it.
-    projects = Projects(service.folder, read_only=isinstance(service, Follower))
+    projects = Projects(service.folder, read_only=not service.takes_changes)
     backend = LabelStudio(service, projects)
     tags: list[Any] = ["label studio"]
 
