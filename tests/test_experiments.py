@@ -20,6 +20,7 @@ from tagstream import records as data
 from tagstream.evaluation import evaluate
 from tagstream.metric.rounds import play_round
 from tagstream.paper import Cell, bound, grid, offline, plan, read_records, run, runner, work
+from tagstream.paper.record_files import append_record
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_bytes_that_are_not_text_are_passed_over(tmp_path):
 def test_a_new_record_does_not_join_a_line_that_was_cut_off(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"key": "a"}\n{"key": "b", "resu')
-    runner._append(path, {"key": "c"})
+    append_record(path, {"key": "c"})
     assert [record["key"] for record in read_records(path)] == ["a", "c"]
 
 

@@ -53,8 +53,9 @@ if TYPE_CHECKING:
         Method,
         grid,
     )
+    from tagstream.paper.record_files import read_records
     from tagstream.paper.results import MEASURES, Results, Wins, count_wins
-    from tagstream.paper.runner import Summary, read_records, run
+    from tagstream.paper.runner import Summary, run
     from tagstream.paper.tables import Table, make_tables
 
 __all__ = [
@@ -90,7 +91,8 @@ _NAMES = {
         *("Cell", "Method", "grid"),
     ),
     "results": ("MEASURES", "Results", "Wins", "count_wins"),
-    "runner": ("Summary", "read_records", "run"),
+    "record_files": ("read_records",),
+    "runner": ("Summary", "run"),
     "tables": ("Table", "make_tables"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import multiprocessing
@@ -21,59 +20,22 @@ from typing import Any
 
 from tagstream.checks import DataError
 from tagstream.paper.plan import Cell, grid
+from tagstream.paper.record_files import append_record, read_records, write_records
 from tagstream.paper.scenarios import TEXTS, text_path
 from tagstream.paper.work import run_cell
 from tagstream.records import DATASETS, fetch
 
-__all__ = ["Summary", "read_records", "run"]
+__all__ = ["Summary", "run"]
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int, float], object]
 
 
-def read_records(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yield the records of a file of JSON lines; a line that was not written whole is passed over.
-
-    A file that does not exist has no records.
-    """
-    path = Path(path)
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("key"), str):
-            yield record
-
-
-def _append(path: Path, record: Mapping[str, Any]) -> None:
-    """Add a record on a line of its own, also behind a line that was cut off."""
-    line = json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
-        file.write(line.encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _tidy(path: Path, keys: Sequence[str]) -> None:
     """Write a file anew: the records of the grid in its order, no others; whole or not at all."""
     records = {record["key"]: record for record in read_records(path)}
-    lines = [
-        json.dumps(records[key], separators=(",", ":"), ensure_ascii=False) + "\n"
-        for key in keys
-        if key in records
-    ]
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join(lines), encoding="utf-8")
-    temporary.replace(path)
+    write_records(path, (records[key] for key in keys if key in records))
 
 
 @dataclass
@@ -208,7 +170,7 @@ def run(
             clock.left.discard(cell)
             log.error("%s failed: %s", cell, summary.failed[cell])
         else:
-            _append(folder / cell.file, outcome)
+            append_record(folder / cell.file, outcome)
             summary.n_run += 1
             clock.finish(cell, outcome["seconds"])
         if progress is not None:

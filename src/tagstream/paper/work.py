@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache, lru_cache
-from importlib.metadata import version
 from time import perf_counter
 from typing import Any
 
@@ -46,12 +44,12 @@ from tagstream.paper.plan import (
     Cell,
     Method,
 )
+from tagstream.paper.record_files import versions
 from tagstream.paper.rivals import run_rival
 from tagstream.paper.scenarios import correct, introduce, read_text, some_labels, survive
 from tagstream.paper.texts import holdout_of_text, stream_of_text
 from tagstream.records import DATASETS, Dataset, make_stream
 from tagstream.records import load as load_data
-from tagstream.version import __version__
 
 __all__ = ["RUNNERS", "load", "run_cell"]
 
@@ -63,11 +61,7 @@ KEPT = ("micro_f1", "macro_f1", "example_f1", "hamming_loss")
 @lru_cache(maxsize=2)
 def load(name: str, home: str | None) -> Dataset:
     """Return a data set, dense if most entries are there however they are written; two are kept."""
-    found = load_data(name, data_home=home)
-    X: Any = found.X
-    if sp.issparse(X) and X.nnz > 0.5 * np.prod(X.shape):
-        return replace(found, X=X.toarray())
-    return found
+    return load_data(name, data_home=home).dense_if_full()
 
 
 def _datasets(cell: Cell, home: str | None) -> dict[str, Any]:
@@ -448,16 +442,6 @@ RUNNERS: dict[str, Callable[[Cell, str | None], dict[str, Any]]] = {
 }
 
 
-@cache
-def _versions() -> dict[str, str]:
-    packages = ("numpy", "scipy", "scikit-learn", "numba")
-    return {
-        "tagstream": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-    }
-
-
 def run_cell(cell: Cell, home: str | None) -> dict[str, Any]:
     """Return the record of one cell."""
     start = perf_counter()
@@ -472,7 +456,7 @@ def run_cell(cell: Cell, home: str | None) -> dict[str, Any]:
         "fold": cell.fold,
         "setting": dict(cell.setting),
         "params": cell.params,
-        "versions": _versions(),
+        "versions": versions(),
         "seconds": round(perf_counter() - start, 3),
         "result": result,
     }

@@ -88,6 +88,20 @@ class Dataset:
     n_train: int | None = None
     ids: tuple[Any, ...] | None = None
 
+    def dense_if_full(self) -> Dataset:
+        """Return the same with dense rows if most entries are there, however they are written.
+
+        Examples
+        --------
+        >>> full, thin = (sparse.csr_matrix([[1.0, x], [0.0, x]]) for x in (2.0, 0.0))
+        >>> [type(Dataset(X, X, None, ()).dense_if_full().X).__name__ for X in (full, thin)]
+        ['ndarray', 'csr_matrix']
+        """
+        X: Any = self.X
+        if sparse.issparse(X) and X.nnz > 0.5 * np.prod(X.shape):
+            return replace(self, X=X.toarray())
+        return self
+
     @property
     def known(self) -> NDArray[np.bool_] | None:
         """Where ``Y`` says something, of shape (n, q); None: everywhere."""

@@ -30,8 +30,9 @@ import numpy.typing as npt
 from tagstream import records as data
 from tagstream.evaluation import evaluate
 from tagstream.evaluation.evaluators import PlainScores
+from tagstream.paper.record_files import versions
 from tagstream.studies.learners import Learner
-from tagstream.studies.records import add_record, key_of, read_folder, versions
+from tagstream.studies.records import add_record, key_of, read_folder
 from tagstream.studies.runner import OutOfTime, load_stream, memory_of, warm_up
 
 __all__ = [

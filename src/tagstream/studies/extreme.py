@@ -24,8 +24,9 @@ import scipy.sparse as sp
 from tagstream import records as data
 from tagstream.evaluation import evaluate
 from tagstream.evaluation.metrics import MultiLabelScores
+from tagstream.paper.record_files import versions
 from tagstream.paper.table import Table
-from tagstream.studies.records import add_record, key_of, read_folder, versions
+from tagstream.studies.records import add_record, key_of, read_folder
 from tagstream.studies.runner import load_stream
 
 __all__ = ["METHODS", "PUBLISHED", "STREAMS", "extreme_table", "run_extreme"]

@@ -13,20 +13,19 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from tagstream import records as data
 from tagstream.evaluation import evaluate
 from tagstream.evaluation.evaluators import EVALUATORS, Evaluator
+from tagstream.paper.record_files import versions
 from tagstream.studies.learners import Learner
-from tagstream.studies.records import add_record, key_of, read_folder, versions
+from tagstream.studies.records import add_record, key_of, read_folder
 
 __all__ = ["DEFAULT", "LIMIT", "OutOfTime", "Watcher", "load_stream", "run_stream", "run_streams"]
 
@@ -90,11 +89,7 @@ class Watcher:
 
 def load_stream(name: str) -> data.Dataset:
     """Return a data set by name, dense if most of its entries are there."""
-    found = data.load(name)
-    X: Any = found.X
-    if sp.issparse(X) and X.nnz > 0.5 * np.prod(X.shape):
-        return replace(found, X=X.toarray())
-    return found
+    return data.load(name).dense_if_full()
 
 
 def run_stream(
