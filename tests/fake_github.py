@@ -61,8 +61,9 @@ class FakeGitHub:
         self.events[number].append(told)
         self._touch(number)
 
-    def close(self, number: int) -> None:
+    def close(self, number: int, by: str = "anna") -> None:
         self.issues[number]["state"] = "closed"
+        self.events[number].append({"event": "closed", "actor": PEOPLE[by]})
         self._touch(number)
 
     def comment(self, number: int, text: str, by: str = ME) -> None:

@@ -129,6 +129,18 @@ def test_closing_an_issue_confirms_its_labels(bench):
     assert bench.labels_of(new) == {"bug"}
 
 
+@pytest.mark.parametrize("has_event", [True, False])
+def test_a_bot_that_closes_an_issue_confirms_nothing(bench, has_event):
+    bench.round()
+    new = bench.github.open("It fails", BUG)
+    event = bench.github.event("opened", new)
+    bench.round(event, target=Says(bench.model, {"bug": 0.99}, ["bug"]))
+    bench.github.close(new, "github-actions[bot]")
+    event = bench.github.event("closed", new, "github-actions[bot]")
+    bench.round(event if has_event else None)
+    assert new not in bench.learnt()
+
+
 def test_a_label_of_ours_that_is_taken_away_is_refused(bench):
     bench.round()
     new = bench.github.open("It fails", BUG)

@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 from tagstream.connect.web import Web, WebError
 
-__all__ = ["HEADERS", "GitHub", "Issue"]
+__all__ = ["CLOSED", "HEADERS", "LABELLED", "GitHub", "Issue"]
 
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 PAGE = 100
 BOT = "github-actions[bot]"  # as whom an action writes
-LABELLED = ("labeled", "unlabeled")
+LABELLED, CLOSED = ("labeled", "unlabeled"), ("closed",)  # events
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ class GitHub:
             }
             since = last
 
-    def is_set_by_bot(self, number: int) -> bool:
-        """Tell whether a bot changed the labels of an issue last."""
-        events = self._all(f"{self._path}/issues/{number}/events")
-        actors = [one.get("actor") for one in events if one.get("event") in LABELLED]
+    def is_by_bot(self, number: int, events: Sequence[str]) -> bool:
+        """Tell whether the last of some events of an issue was a bot's."""
+        found = self._all(f"{self._path}/issues/{number}/events")
+        actors = [one.get("actor") for one in found if one.get("event") in events]
         return bool(actors) and is_bot(actors[-1])  # the newest comes last
 
     def our_comment(self, number: int, mark: str) -> tuple[int, str] | None:

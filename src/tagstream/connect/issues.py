@@ -9,11 +9,11 @@ issues come at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tagstream.connect.github import GitHub, Issue, is_bot
+from tagstream.connect.github import CLOSED, LABELLED, GitHub, Issue, is_bot
 from tagstream.connect.reviewing import is_open, lesson_of, new_item, seen_again
 from tagstream.connect.state import Known
 from tagstream.connect.target import Suggested, clean_tag, clean_text
@@ -155,8 +155,8 @@ class Issues:
         pairs = []
         for issue in page:
 
-            def is_by_bot(number: int = issue.number) -> bool:
-                return self.github.is_set_by_bot(number) if by_bot is None else by_bot
+            def is_by_bot(events: Sequence[str], number: int = issue.number) -> bool:
+                return self.github.is_by_bot(number, events) if by_bot is None else by_bot
 
             known = self._known(issue, is_by_bot, is_first=is_first, is_new=is_new)
             pairs.append((issue, known))
@@ -174,7 +174,12 @@ class Issues:
         self.teacher.teach(lessons, {str(issue.number): known for issue, known in pairs}, facts)
 
     def _known(
-        self, issue: Issue, is_by_bot: Callable[[], bool], *, is_first: bool, is_new: bool
+        self,
+        issue: Issue,
+        is_by_bot: Callable[[Sequence[str]], bool],
+        *,
+        is_first: bool,
+        is_new: bool,
     ) -> Known:
         """Return what is to be remembered of an issue."""
         known = self.state.item(str(issue.number))
@@ -183,13 +188,19 @@ class Issues:
         if known is None:
             is_reviewed = bool(self._learnable(labels)) and not in_inbox and not is_new
             if is_reviewed and not is_first:
-                is_reviewed = not is_by_bot()
+                is_reviewed = not is_by_bot(LABELLED)
             waits = not is_first and not issue.is_closed
             known = new_item(labels, text, is_reviewed=is_reviewed, waits=waits)
         else:
-            known = seen_again(known, labels, text, in_inbox=in_inbox, is_by_machine=is_by_bot)
+            known = seen_again(
+                known,
+                labels,
+                text,
+                in_inbox=in_inbox,
+                is_by_machine=lambda: is_by_bot(LABELLED),
+            )
         if issue.is_closed and self._learnable(labels) and not known.about.get("closed"):
-            if not is_first:  # who closes an issue has seen its labels
+            if not is_first and not is_by_bot(CLOSED):  # who closes an issue has seen its labels
                 known = replace(known, about={**known.about, "reviewed": sorted(labels)})
             known = replace(known, waits=False)
         return replace(known, about={**known.about, "closed": issue.is_closed})
