@@ -368,6 +368,13 @@ def test_the_command_killed_again_and_again_goes_on(tmp_path):
     assert (tmp_path / "killed.tgs").read_bytes() == (tmp_path / "whole.tgs").read_bytes()
 
 
+def test_several_people_may_be_asked_about_each_item(tmp_path):
+    with Running(tmp_path / "folder", "--agree", "3") as running:
+        with httpx.Client(base_url=running.url, trust_env=False, timeout=60) as client:
+            assert client.get("/v1/me").json()["agree"] == 3
+        assert running.end(signal.SIGTERM) == 0
+
+
 @pytest.mark.slow
 def test_schemathesis_finds_no_failure(tmp_path):
     pytest.importorskip("schemathesis")

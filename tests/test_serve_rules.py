@@ -19,7 +19,7 @@ TAGS = ("sea", "soup", "salt", "sand")
 State = list[str] | None
 
 
-@dataclass
+@dataclass(eq=False)
 class Made:
     """A change: who made it, how each item was before, what it took out of the pool."""
 
@@ -67,6 +67,7 @@ class Rules:
         made.undone = True
         self._set(made.before)
         self.waiting |= made.took
+        self.waiting -= {*self.tags}  # what got its tags back does not wait
 
 
 class Team:
