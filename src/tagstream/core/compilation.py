@@ -6,14 +6,17 @@ not have are handed over as None, and what would be done with them is not compil
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
 from typing import Any, TypeVar, cast
 
 import numba
 
 from tagstream.version import __version__
 
-__all__ = ["compiled", "inlined", "inner", "inner_loosely", "n_compiled"]
+__all__ = ["compiled", "inlined", "inner", "inner_loosely", "n_compiled", "with_twin"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +34,22 @@ def compiled(function: F) -> F:
         made = numba.njit(nogil=True)(function)
     _COMPILED.append(made)
     return cast(F, made)
+
+
+def with_twin(function: F) -> F:
+    """Compile a function that has a twin of its name in :mod:`tagstream.core.reference`.
+
+    ``TAGSTREAM_CORE=reference`` takes the twin instead.
+    """
+    if os.environ.get("TAGSTREAM_CORE", "") != "reference":
+        return compiled(function)
+
+    @wraps(function)
+    def twin(*args: Any) -> Any:
+        reference = import_module("tagstream.core.reference")
+        return getattr(reference, function.__name__)(*args)
+
+    return cast(F, twin)
 
 
 def inner(function: F, **options: Any) -> F:

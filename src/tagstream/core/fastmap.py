@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.core.compilation import compiled, inlined, inner
+from tagstream.core.compilation import compiled, inlined, inner, with_twin
 from tagstream.core.inputs import Inputs, Maybe
 from tagstream.core.products import add_scaled_rows
 from tagstream.core.simd import lines
@@ -233,7 +233,7 @@ def residual(y: int, z: float) -> float:
     return 0.0 if (y == 1 and z > 1.0) or (y == 0 and z < 0.0) else y - z
 
 
-@compiled
+@with_twin
 def pass_inputs(fast: Any, rows: Any, Z: Vector, Y: Maybe, known: Maybe) -> None:
     """Make Z (m, q) z⁺ and, if there are labels, learn each item; Z is then used up."""
     room = scratch_of(fast.D, Z.shape[1], rows, fast.table, fast.basis)
@@ -248,7 +248,7 @@ def pass_inputs(fast: Any, rows: Any, Z: Vector, Y: Maybe, known: Maybe) -> None
             step(fast, rows, fast.table, fast.scale, fast.basis, i, room, z)
 
 
-@compiled
+@with_twin
 def insert_features(keys: Table, slots: Table, features: Table) -> None:
     """Put features into an empty table, with a row each in their order."""
     for row in range(features.shape[0]):

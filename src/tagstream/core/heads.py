@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.core.compilation import compiled, inlined, inner
+from tagstream.core.compilation import compiled, inlined, inner, with_twin
 from tagstream.core.fastmap import BLIND, add_correction, has_room, residual, scratch_of, step
 from tagstream.core.inputs import Maybe
 from tagstream.core.simd import lines
@@ -391,7 +391,7 @@ def _are_there(names: Maybe) -> bool:
     return names is not None
 
 
-@compiled
+@with_twin
 def pass_next(
     model: Any,
     history: Any,
@@ -542,7 +542,7 @@ def _reason_any(
                     parts[i, j, 2] += part - alone
 
 
-@compiled
+@with_twin
 def pass_any(
     model: Any,
     counted: Any,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numba import types
 from numba.experimental import structref
 
-from tagstream.core.compilation import compiled
+from tagstream.core.compilation import with_twin
 
 __all__ = ["FastMaps", "Found", "HeadModel", "Histories", "fast_maps", "head_model", "histories"]
 
@@ -70,19 +70,19 @@ for _proxy, _type, _fields in (
     structref.define_constructor(_proxy, _type, _fields)  # type: ignore[no-untyped-call]
 
 
-@compiled
+@with_twin
 def head_model(*fields: Any) -> Any:
     """Return a :class:`HeadModel` of its fields in order."""
     return HeadModel(*fields)  # type: ignore[no-untyped-call]
 
 
-@compiled
+@with_twin
 def histories(*fields: Any) -> Any:
     """Return a :class:`Histories` of its fields in order."""
     return Histories(*fields)  # type: ignore[no-untyped-call]
 
 
-@compiled
+@with_twin
 def fast_maps(*fields: Any) -> Any:
     """Return a :class:`FastMaps` of its fields in order."""
     return FastMaps(*fields)  # type: ignore[no-untyped-call]
