@@ -27,6 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _get_feature_names
 
 from tagstream import KNN, OLANSGD, OML, OSMLELM, make_stream
+from tagstream.core.compilation import n_compiled
 from tagstream.testing import assert_same_state
 
 LEARNERS: dict[str, type[Any]] = {"OML": OML, "KNN": KNN, "OSMLELM": OSMLELM, "OLANSGD": OLANSGD}
@@ -239,3 +240,22 @@ if __name__ == "__main__":
     print(f"scikit-learn {sklearn.__version__}\n")
     for key in LEARNERS:
         print(count_line(key, check_counts(key)))
+
+
+def compiled_and_right(model, X, Y):
+    """Scores of GridSearchCV: the micro-F1, and how many functions this process has compiled."""
+    return {"f1": MICRO_F1(model, X, Y), "compiled": n_compiled()}
+
+
+def test_workers_of_a_search_load_what_was_compiled_before():
+    rng = np.random.default_rng(8)
+    X = rng.random((90, 5)).astype(np.float32)
+    Y = (X[:, :3] > 0.6).astype(np.uint8)
+    search = GridSearchCV(
+        OML(random_state=0), {"n_neighbors": [1, 3]}, scoring=compiled_and_right, refit="f1", cv=2
+    )
+    search.fit(X, Y)  # in this process, which may compile
+    search.n_jobs = 2
+    search.fit(X, Y)
+    assert (search.cv_results_["mean_test_compiled"] == 0).all()
+    assert search.best_score_ > 0.5
