@@ -21,7 +21,7 @@ CORE := $(addprefix tests/,test_base.py test_blocks.py test_compat_river.py test
 	test_projection.py test_published.py test_schedule.py test_serve_http.py test_serve_writer.py test_single.py test_sklearn.py \
 	test_space.py test_text.py)
 
-.PHONY: demo serve test lint exact cluster oldest cover docs slow check bench reproduce release lock clean
+.PHONY: demo serve test lint exact cluster oldest cover docs slow check bench screenshots reproduce release lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +52,7 @@ serve: $(VENV)/installed  ## the service with some example texts; prints its add
 	$(BIN)/tagstream serve .cache/serve --example
 
 test: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web  ## the test suite
+	tools/browser.sh
 	$(PYTEST) $(SUITE)
 
 lint: $(VENV)/installed $(VENV)/tools-check  ## style, types and layers
@@ -76,6 +77,7 @@ oldest: $(OLD)/installed  ## the core of the suite on the oldest dependencies (P
 	$(ONE) $(OLD)/bin/python -m pytest -n auto -q $(CORE)
 
 slow: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web  ## the tests that take long
+	tools/browser.sh
 	$(PYTEST) $(SUITE) -m slow
 
 cover: $(VENV)/installed $(VENV)/tools-test $(VENV)/tools-web $(VENV)/tools-cover  ## which lines the tests run
@@ -85,6 +87,10 @@ docs: $(VENV)/installed $(VENV)/tools-docs  ## the documentation as a site, in b
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: test lint slow exact cluster oldest docs cover  ## all of it
+
+screenshots: $(VENV)/installed $(VENV)/tools-web  ## pictures of the page, in docs/pictures
+	tools/browser.sh
+	$(BIN)/python tools/screenshots.py
 
 reproduce: $(VENV)/installed  ## the paper's experiments; then every number and picture of the docs
 	$(BIN)/tagstream reproduce results

@@ -231,6 +231,11 @@ class _Reader:
         return may
 
     @property
+    def exclusive_groups(self) -> list[tuple[str, ...]]:
+        """The groups of exclusive tags."""
+        return [*self._policy.exclusive]
+
+    @property
     def promises(self) -> list[Kept]:
         """How the promises are kept: one entry for each tag that is not simply suggested."""
         from tagstream.knows.kept import kept_promises
@@ -1158,11 +1163,6 @@ class Tagger(_Reader):
     def not_exclusive(self, tags: Sequence[str]) -> None:
         """Say that an item may have these tags beside any other."""
         self._own_policy().remove_exclusive(_checked_tags(tags))
-
-    @property
-    def exclusive_groups(self) -> list[tuple[str, ...]]:
-        """The groups of exclusive tags."""
-        return [*self._policy.exclusive]
 
     def promise(self, tag: str, mode: str = "auto", promise: float = PROMISE) -> None:
         """Say what may be done with a tag, and which precision is promised where it is applied.
