@@ -45,9 +45,14 @@ class FakeView:
         tags = [tag for tag, score in scores.items() if score >= 0.4]
         return SimpleNamespace(tags=tags, scores=scores, known=bool(near))
 
+    def ask(self, records: Any, *, next: bool = False) -> Any:
+        return SimpleNamespace(records=records, next=next)
+
     def suggest(
         self, records: Any, top: int | None = None, decide: Any = None, *, next: bool = False
     ) -> Any:
+        if isinstance(records, SimpleNamespace):
+            return self.suggest(records.records, top, decide, next=records.next)
         if isinstance(records, dict):
             return self._told(records, next)
         return [self._told(record, next) for record in records]
@@ -66,7 +71,9 @@ class FakeView:
         tags = [*self._items.values()][-1]["y"]
         return SimpleNamespace(tags=[*tags], scores=dict.fromkeys(tags, 1.0), known=True)
 
-    def explain(self, record: dict[str, Any], *, next: bool = False) -> Any:
+    def explain(self, record: Any, *, next: bool = False) -> Any:
+        if isinstance(record, SimpleNamespace):
+            return self.explain(record.records[0], next=record.next)
         told = self._told(record, next)
         neighbours = [
             SimpleNamespace(
@@ -104,7 +111,7 @@ class FakeTagger:
         self.n_changes += 1
         self.digest = hashlib.sha256((self.digest + json.dumps(what)).encode()).hexdigest()
 
-    def learn(self, records: Any) -> int:
+    def learn(self, records: Any, *, asked: Any = None) -> int:
         records = [records] if isinstance(records, dict) else [*records]
         if any("p0ison" in record.get("text", "") for record in records):
             raise ValueError("text must not be p0ison")

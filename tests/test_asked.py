@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tagstream import KNN, OLANSGD, OML, OSMLELM, make_stream
+from tagstream import KNN, OLANSGD, OML, OSMLELM, Tagger, make_stream, prequential
 from tagstream.engine.asked import same_rows
 from tagstream.engine.embedding import Embedding
 from tagstream.store import lookup
@@ -217,3 +217,104 @@ def test_rows_are_the_same_to_the_last_bit_or_not_at_all():
     assert not same_rows(a, sp.csr_matrix(a))
     assert same_rows(sp.csr_matrix(a), sp.csr_matrix(a))
     assert not same_rows(sp.csr_matrix(a), sp.csr_matrix(a[:, ::-1]))
+
+
+# ---------------------------------------------------------------------- who passes it on
+TEXTS = [
+    f"{a} {b} {c}" for a in ("low", "high") for b in ("tide", "bread", "wind") for c in "abcde"
+]
+
+
+def teach(n=30):
+    records = [{"text": text, "y": [text.split()[1]]} for text in TEXTS]
+    tagger = Tagger()
+    tagger.learn(records[:n])
+    return tagger
+
+
+@pytest.mark.parametrize("next", [False, True])
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_tagger_learns_the_same_with_what_it_was_asked(next, n):
+    told, plain = teach(), teach()
+    for t in range(0, 24, n):
+        texts = [f"{TEXTS[i]} again {i}" for i in range(t, t + n)]
+        asked = told.view().ask([{"text": text} for text in texts], next=next)
+        assert told.suggest(asked) == plain.suggest(texts, next=next)
+        records = [{"text": text, "y": ["tide", "again"][: 1 + t % 2]} for text in texts]
+        assert told.learn(records, asked=asked) == plain.learn(records)
+    assert_same_state(told.learner.to_state(), plain.learner.to_state())
+
+
+def test_a_tagger_takes_what_was_asked_about_other_records_for_nothing():
+    told, plain = teach(), teach()
+    record = {"text": "low tide z", "y": ["tide"]}
+    for asked in told.ask("high bread"), Tagger().ask("low tide z"), told.ask([]):
+        told.learn({**record, "text": record["text"] + "!"}, asked=asked)
+        plain.learn({**record, "text": record["text"] + "!"})
+    assert_same_state(told.learner.to_state(), plain.learner.to_state())
+
+
+def test_a_tagger_explains_what_it_was_asked_and_anew_after_a_change():
+    tagger = teach()
+    asked = tagger.ask("low tide q")
+    assert tagger.explain(asked) == tagger.explain("low tide q")
+    tagger.learn({"text": "low tide q", "y": ["bread"]})
+    assert tagger.explain(asked) == tagger.explain("low tide q")
+    with pytest.raises(ValueError, match="one record can be explained at a time, got 2"):
+        tagger.explain(tagger.ask(["low", "high"]))
+
+
+def count_searches(monkeypatch):
+    """Return a list that grows with every search among codes but those of fits."""
+    calls, kept = [], lookup.nearest_codes
+    monkeypatch.setattr(lookup, "nearest_codes", lambda *args: calls.append(1) or kept(*args))
+    return calls
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_prequential_looks_once_for_the_neighbours_of_an_item(monkeypatch, batch, sparse):
+    X, Y = draw(120, sparse=sparse)
+    told, plain, blind = (
+        OML(random_state=0, lift=None).partial_fit(X[:60], Y[:60]) for _ in range(3)
+    )
+    calls = count_searches(monkeypatch)
+    result = prequential(told, X[60:], Y[60:], batch=batch)
+    assert batch > 1 or len(calls) == 60
+    plain.partial_fit(X[60:], Y[60:])
+    assert_same_state(told.to_state(), plain.to_state())
+    assert prequential(Blind(blind), X[60:], Y[60:], batch=batch).measures == result.measures
+
+
+class Blind:
+    """A learner that cannot be asked for a value."""
+
+    def __init__(self, model):
+        self.learn, self.predict_proba = model.partial_fit, model.predict_proba
+        self.predict, self.labels_of = model.predict, model.labels_of
+
+    def partial_fit(self, X, Y):
+        self.learn(X, Y)
+
+
+def test_the_river_adapter_looks_once_for_the_neighbours_of_an_item(monkeypatch):
+    river = pytest.importorskip("tagstream.compat.river")
+    X, Y = draw(90)
+    told, plain = (
+        river.RiverClassifier(OML(random_state=0, lift=None), n_features=16) for _ in range(2)
+    )
+    items = [
+        ({f"f{j}": v for j, v in enumerate(x)}, dict(enumerate(map(bool, y))))
+        for x, y in zip(X.tolist(), Y.tolist(), strict=True)
+    ]
+    for x, y in items[:60]:
+        told.learn_one(x, y)
+        plain.learn_one(x, y)
+    calls = count_searches(monkeypatch)
+    for x, y in items[60:]:
+        told.predict_one(x)
+        told.learn_one(x, y)
+    assert len(calls) == 30
+    for x, y in items[60:]:
+        plain.learn_one(x, y)
+    assert_same_state(told.learner.to_state(), plain.learner.to_state())

@@ -335,13 +335,9 @@ def test_river_is_answered_for_the_next_item() -> None:
     asked = []
 
     class Asked(KNN):
-        def _scores(self, rows: Any, *, next: bool) -> Any:
+        def _found(self, located: Any, *, next: bool) -> Any:
             asked.append(next)
-            return super()._scores(rows, next=next)
-
-        def explain(self, X: Any, *, next: bool = False) -> Any:
-            asked.append(next)
-            return super().explain(X, next=next)
+            return super()._found(located, next=next)
 
     model = RiverClassifier(Asked(n_neighbors=1), n_features=4)
     model.learn_one({"wind": 1.0}, {"sail": True})

@@ -729,13 +729,13 @@ def test_a_learner_that_only_passes_keywords_on_is_asked_without_them():
 def test_our_learner_is_asked_for_the_next_item(form, monkeypatch):
     X, Y = stream(35, n=60)
     asked = []
-    scores = OML._scores
+    found = OML._found
 
-    def noted(model, rows, *, next):
+    def noted(model, located, *, next):
         asked.append(next)
-        return scores(model, rows, next=next)
+        return found(model, located, next=next)
 
-    monkeypatch.setattr(OML, "_scores", noted)
+    monkeypatch.setattr(OML, "_found", noted)
     prequential(OML(random_state=0), form(X), Y)
     prequential(OML(random_state=0), form(X), Y, batch=6)
     assert set(asked) == {True}

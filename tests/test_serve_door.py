@@ -97,7 +97,7 @@ def test_a_request_that_takes_long_is_not_cut_off(tmp_path, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
     usual = FakeTagger.learn
 
-    def slow(self: FakeTagger, records: Any) -> int:
+    def slow(self: FakeTagger, records: Any, **more: Any) -> int:
         begun.set()
         go_on.wait(PATIENT)
         return usual(self, records)

@@ -459,7 +459,7 @@ def test_a_writer_that_takes_long_is_not_waited_for(tmp_path, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
     usual = FakeTagger.learn
 
-    def slow(self: FakeTagger, records: Any) -> int:
+    def slow(self: FakeTagger, records: Any, **more: Any) -> int:
         if any(record["id"] == "slow" for record in records):
             begun.set()
             go_on.wait(60)

@@ -42,7 +42,7 @@ from tagstream.tagger import Tagger, warm_up
 class FrailTagger(FakeTagger):
     """Fails on some items, after it has changed half of its state: they are quarantined."""
 
-    def learn(self, records: Any) -> int:
+    def learn(self, records: Any, **more: Any) -> int:
         for record in [records] if isinstance(records, dict) else records:
             super().learn(record)
             if record["text"].startswith("tent"):

@@ -31,7 +31,7 @@ class Frail(FakeTagger):
     }  # fmt: skip
     calls: ClassVar[list[str]] = []
 
-    def learn(self, records: Any) -> int:
+    def learn(self, records: Any, **more: Any) -> int:
         records = [records] if isinstance(records, dict) else [*records]
         for record in records:
             for word, error in self.errors.items():
@@ -51,7 +51,7 @@ class Frail(FakeTagger):
 class FrailReal(Tagger):
     """The real tagger, with a fault in the middle of a call."""
 
-    def learn(self, records: Any) -> Any:
+    def learn(self, records: Any, **more: Any) -> Any:
         told = super().learn(records)
         if any("venom" in record["text"] for record in records):
             raise IndexError("a fault in a fit")

@@ -352,7 +352,7 @@ def test_an_end_during_a_replay_does_not_wait_for_it(tmp_path, monkeypatch):
     fill(tmp_path)
     learning, release = threading.Event(), threading.Event()
 
-    def slow(self: FakeTagger, records: Any) -> int:
+    def slow(self: FakeTagger, records: Any, **more: Any) -> int:
         learning.set()
         assert release.wait(60)
         return 0
@@ -378,7 +378,7 @@ from tagstream.serve import run
 from tagstream.serve.writer import Service
 
 class Stuck(FakeTagger):
-    def learn(self, records):
+    def learn(self, records, **more):
         print("learning", flush=True)
         threading.Event().wait()
 
@@ -416,7 +416,7 @@ from tagstream.serve.writer import Service
 closed = []
 
 class Slow(FakeTagger):
-    def learn(self, records):
+    def learn(self, records, **more):
         print("learning", flush=True)
         while not (sys.argv[2] == "stops" and closed and closed[0]._closing):
             time.sleep(0.01)
@@ -459,7 +459,7 @@ def test_a_replay_that_is_to_end_stops_before_its_next_block(tmp_path, monkeypat
     service = Service(tmp_path, FakeTagger)
     usual = FakeTagger.learn
 
-    def ended(self: FakeTagger, records: Any) -> int:
+    def ended(self: FakeTagger, records: Any, **more: Any) -> int:
         service._closing = True
         return usual(self, records)
 

@@ -453,7 +453,7 @@ def test_a_header_may_hold_the_key(team):
 def test_quarantined_changes_are_listed(team, monkeypatch):
     usual = FakeTagger.learn
 
-    def failing(self: FakeTagger, records: Any) -> int:
+    def failing(self: FakeTagger, records: Any, **more: Any) -> int:
         if any("venom" in record["text"] for record in records):
             raise RuntimeError("a fault")
         return usual(self, records)

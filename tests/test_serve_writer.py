@@ -210,14 +210,14 @@ def test_a_change_that_cannot_be_planned_is_refused_alone(service, monkeypatch):
     with pytest.raises(UnicodeEncodeError):
         change(service, "forget", "9\ud800", id="1")
     assert learn(service, item("2", "t", "a")).n == 1
-    usual = FakeView.suggest
+    usual = FakeView.ask
 
     def failing(self: FakeView, records: Any, **more: Any) -> Any:
         if any(record.get("text") == "bad" for record in records):
             raise RuntimeError("a fault")
         return usual(self, records, **more)
 
-    monkeypatch.setattr(FakeView, "suggest", failing)
+    monkeypatch.setattr(FakeView, "ask", failing)
     with service._wake:  # so that they make one group
         futures = [
             service.submit(Change("learn", [item(name, text, "a")], [None]))

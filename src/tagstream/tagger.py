@@ -31,6 +31,7 @@ from tagstream.checks import (
     expect_keys,
 )
 from tagstream.decision import TagScores, highest_first
+from tagstream.engine.asked import Asked, same_rows
 from tagstream.execution.signals import HELD
 from tagstream.features import (
     FEATURIZERS,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from tagstream.learners.estimator import StreamClassifier
     from tagstream.learners.neighbors import Explanation
 
-__all__ = ["Learnt", "Stored", "Suggestion", "Tagger", "TaggerView", "warm_up"]
+__all__ = ["AskedRecords", "Learnt", "Stored", "Suggestion", "Tagger", "TaggerView", "warm_up"]
 
 CHUNK = 1000  # records that are learnt at a time, if they come one after another
 SPARE = 256  # texts beyond twice the window before those of lost items are looked for
@@ -122,6 +123,39 @@ class Learnt(NamedTuple):
         return Learnt(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+@dataclass(frozen=True, eq=False)
+class AskedRecords:
+    """Some records that a tagger was asked about, with what it found out about them.
+
+    :meth:`Tagger.suggest` and :meth:`Tagger.explain` take it in the place of the records, and
+    :meth:`Tagger.learn` beside them.  It is used only as long as nothing was learnt or changed.
+    After that all is computed anew, so no result depends on it.
+
+    Attributes
+    ----------
+    batch : Batch
+        The records.
+    next : bool
+        Whether they were asked about as the next items of the stream, or as any.
+    """
+
+    batch: Batch
+    next: bool
+    rows: Rows = field(default=None, repr=False)
+    known: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
+    asked: Asked | None = field(default=None, repr=False)  # None before anything was learnt
+    featurizer: Featurizer | None = field(default=None, repr=False)  # that made the rows
+
+    def __len__(self) -> int:
+        """Return how many records there are."""
+        return len(self.batch)
+
+    def rows_of(self, batch: Batch, featurizer: Featurizer | None) -> Rows:
+        """Return the rows of a batch, if that has the same items and features; else None."""
+        same = featurizer is self.featurizer and batch.feature_names == self.batch.feature_names
+        return self.rows if same and _same_items(batch.items, self.batch.items) else None
+
+
 class _Reader:
     """The reading half of a tagger, over a learner or a view of one."""
 
@@ -162,6 +196,44 @@ class _Reader:
         except AttributeError:
             return None
 
+    def ask(self, records: Any, *, next: bool = False) -> AskedRecords:
+        """Return all that is found out about some records, as a value.
+
+        Give it to :meth:`suggest`, :meth:`explain` and ``learn``: then nothing is computed twice.
+
+        Parameters
+        ----------
+        records, next
+            As in :meth:`suggest`.
+
+        Examples
+        --------
+        >>> tagger = Tagger()
+        >>> tagger.learn([{"text": "low tide", "y": ["sea"]}, {"text": "rye", "y": ["bread"]}]).new
+        2
+        >>> asked = tagger.ask("low tide")
+        >>> tagger.suggest(asked)[0].tags, tagger.explain(asked).neighbors[0].id
+        (['sea'], 0)
+        >>> tagger.learn({"text": "low tide", "y": ["sea"]}, asked=asked).new
+        1
+        """
+        one = isinstance(records, (str, Mapping))
+        return self._ask(to_ask([records] if one else records), next=next)
+
+    def _ask(self, batch: Batch, *, next: bool) -> AskedRecords:
+        if self._model is None or not len(batch):
+            return AskedRecords(batch, next)
+        rows = self._rows(batch)
+        asked = self._model.ask_rows(rows, next=next, ids=batch.ids)
+        return AskedRecords(batch, next, rows, self._knows(rows), asked, self.featurizer)
+
+    def _asked(self, given: AskedRecords) -> AskedRecords:
+        """Return what was asked; anew, if the tagger has changed since."""
+        there = given.asked is not None and self._model is not None
+        if there and self._model.is_as_asked(given.asked):
+            return given
+        return self._ask(given.batch, next=given.next)
+
     def suggest(
         self,
         records: Any,
@@ -174,11 +246,12 @@ class _Reader:
 
         Parameters
         ----------
-        records : str, mapping, iterable of them, data frame, or Batch
+        records : str, mapping, iterable of them, data frame, Batch, or AskedRecords
             One or many; a string is the text of an item, a frame has a column ``text`` or numbers
             only.  Tags, if there are some, are not looked at.  If a record has the ``id`` of a
             stored item and the same content, that item speaks before other stored items with this
-            content.  An ``id`` alone decides nothing.
+            content.  An ``id`` alone decides nothing.  What :meth:`ask` returned is answered by its
+            own question, as a list.
         top : int, optional
             Keep only this many scores, the highest.
         decide : optional
@@ -196,18 +269,30 @@ class _Reader:
         if isinstance(records, (str, Mapping)):
             (one,) = self.suggest([records], top, decide, next=next)
             return one
-        batch = to_ask(records)
-        if not len(batch):
-            return []
-        if self._model is None:
-            return [Suggestion([], {}, known=False) for _ in range(len(batch))]
-        rows = self._rows(batch)
-        known = self._knows(rows)
-        scores = self._model.scores_of(rows, next=next, ids=batch.ids)
+        if isinstance(records, AskedRecords):
+            told = self._asked(records)
+        else:
+            told = self._ask(to_ask(records), next=next)
+        if told.asked is None or told.known is None:
+            return [Suggestion([], {}, known=False) for _ in range(len(told))]
+        return self._suggestions(told.batch, told.rows, told.known, told.asked, top, decide)
+
+    def _suggestions(
+        self,
+        batch: Batch,
+        rows: Rows,
+        known: npt.NDArray[np.bool_],
+        asked: Asked,
+        top: int | None,
+        decide: str | float | None,
+    ) -> list[Suggestion]:
+        """Return what is suggested for records that were asked about."""
+        scores, next = asked.scores, asked.next
         chosen = self._model.labels_of(scores, decide, next=next)
         if chosen.ndim == 1:  # exactly one tag each, by its name
             chosen = chosen[:, None] == self._model.classes_
         if not known.all():
+            scores = scores.copy()
             scores[~known], chosen[~known] = self._priors(), 0
         names, chosen = self._names(), chosen.astype(bool)
         if self._policy:
@@ -265,21 +350,28 @@ class _Reader:
     def _model_row(row: Rows) -> Rows:
         return row.astype(np.float32)
 
-    def explain(self, record: str | Record | Batch, *, next: bool = False) -> Explanation:
+    def explain(
+        self, record: str | Record | Batch | AskedRecords, *, next: bool = False
+    ) -> Explanation:
         """Tell why a record gets its tags: the nearest items with their texts, and what spoke.
 
-        The record may come as its text, or as a batch of one; ``id`` and ``next`` are as in
-        :meth:`suggest`.  If nothing in it was met before, its scores are how frequent each tag is,
-        too.
+        The record may come as its text, as a batch of one, or as what :meth:`ask` returned for it;
+        ``id`` and ``next`` are as in :meth:`suggest`.  If nothing in it was met before, its scores
+        are how frequent each tag is, too.
         """
         if not keeps_items(self._model):
             if self._model is None:
                 raise ValueError("the tagger must have learnt something before it can explain")
             raise ValueError("the learner must keep items to explain with; use OML or KNN")
-        one = record if isinstance(record, Batch) else to_ask([record])
-        rows = self._rows(one)
-        (why,) = self._model.explain(rows, next=next, ids=one.ids)
-        if not self._knows(rows)[0]:  # what is near it is so by chance
+        if isinstance(record, AskedRecords):
+            told = self._asked(record)
+        else:
+            one = record if isinstance(record, Batch) else to_ask([record])
+            told = self._ask(one, next=next)
+        if len(told) != 1 or told.known is None:
+            raise ValueError(f"one record can be explained at a time, got {len(told)}")
+        (why,), is_known = self._model.explain(told.asked), bool(told.known[0])
+        if not is_known:  # what is near it is so by chance
             nothing = np.zeros(len(self.tags), np.bool_)
             prior = _suggestion(self._names(), self._priors(), nothing, known=False, top=None)
             why = replace(
@@ -289,9 +381,9 @@ class _Reader:
         copied = why.copy_of
         if copied is not None:
             copied = replace(copied, text=self._texts.get(copied.id))
-        words = self._words(one, why, next=next) if self._knows(rows)[0] else {}
-        told: Explanation = replace(why, neighbors=near, copy_of=copied, words=words)
-        return told
+        words = self._words(told.batch, why, next=told.next) if is_known else {}
+        whole: Explanation = replace(why, neighbors=near, copy_of=copied, words=words)
+        return whole
 
     def _words(self, one: Batch, why: Explanation, *, next: bool) -> dict[Any, dict[str, float]]:
         """Return which words spoke for and against the suggested tags, or the likeliest one."""
@@ -642,7 +734,7 @@ class Tagger(_Reader):
         return TaggerView(self)
 
     # ------------------------------------------------------------------ learning
-    def learn(self, records: Any) -> Learnt:
+    def learn(self, records: Any, *, asked: AskedRecords | None = None) -> Learnt:
         """Learn records that have tags; one whose id is known is a correction.
 
         If the record of a known id is the same as before, its tags are replaced; otherwise the old
@@ -664,6 +756,9 @@ class Tagger(_Reader):
             Records without ``y`` (or with null) are passed over.  A frame has the columns ``text``
             and ``y``, and may have ``id``; without ``text``, its other columns are numbers.  A cell
             of ``y``, or an entry of ``tags``, is a list of tags or one tag.
+        asked : AskedRecords, optional
+            What :meth:`ask` returned for these records.  Learning is faster with it and comes to
+            the same.
 
         Returns
         -------
@@ -672,10 +767,10 @@ class Tagger(_Reader):
         """
         given = to_learn(records)
         if isinstance(given, Batch):
-            return self._learn_batch(given)
+            return self._learn_batch(given, asked)
         total = Learnt()
         for chunk in _chunks(given):
-            total += self._learn_batch(as_batch(chunk, True))
+            total += self._learn_batch(as_batch(chunk, True), asked)
         return total
 
     def change(self, event: str, **what: Any) -> None:
@@ -693,7 +788,7 @@ class Tagger(_Reader):
         check_choice("event", event, [*CHANGES])
         getattr(self, event)(**what)
 
-    def _learn_batch(self, batch: Batch) -> Learnt:
+    def _learn_batch(self, batch: Batch, asked: AskedRecords | None = None) -> Learnt:
         if batch.changes is not None:
             return self._learn_log(batch)
         if batch.unknown is not None and batch.label_names is None:
@@ -712,16 +807,20 @@ class Tagger(_Reader):
             if isinstance(self.featurizer, Columns):
                 self.featurizer = replace(self.featurizer, names=batch.feature_names)
         try:
-            rows = self._rows(batch)
+            rows = None if asked is None else asked.rows_of(batch, self.featurizer)
+            known = None if asked is None or rows is None else asked.asked
+            rows = self._rows(batch) if rows is None else rows
             self._tell_learner()
             with HELD:
-                return self._learn_some(batch, some, rows) + Learnt(skipped=skipped)
+                return self._learn_some(batch, some, rows, known) + Learnt(skipped=skipped)
         except BaseException:
             if not self.n_items:
                 self.featurizer = before
             raise
 
-    def _learn_some(self, batch: Batch, some: list[int], rows: Rows) -> Learnt:
+    def _learn_some(
+        self, batch: Batch, some: list[int], rows: Rows, asked: Asked | None = None
+    ) -> Learnt:
         """Learn the records at ``some`` of the places, given the rows of all."""
         names = None if batch.ids is None else [batch.ids[i] for i in some]
         same = self._are_unchanged(batch, some, rows, names)
@@ -740,8 +839,9 @@ class Tagger(_Reader):
                 stop += 1
             if stop > start:
                 chosen = some[start:stop]
-                part = rows if len(chosen) == len(batch) else rows[chosen]
-                self._learn_new(batch, chosen, part)
+                is_all = len(chosen) == len(batch)
+                part = rows if is_all else rows[chosen]
+                self._learn_new(batch, chosen, part, asked if is_all else None)
                 done += Learnt(new=stop - start)
             here = stop < len(some) and stop not in same
             if here and self._is_known(names, stop, set()):  # not lost by the window
@@ -849,12 +949,15 @@ class Tagger(_Reader):
         name = None if names is None else names[i]
         return name is not None and (name in met or self.learner.has_item(name))
 
-    def _learn_new(self, batch: Batch, some: list[int], rows: Rows) -> None:
+    def _learn_new(
+        self, batch: Batch, some: list[int], rows: Rows, asked: Asked | None = None
+    ) -> None:
         first = self.n_items
         names = [None if batch.ids is None else batch.ids[i] for i in some]
         ids = [first + k if name is None else name for k, name in enumerate(names)]
         Y, classes = _labels(batch, some)
-        self.learner.learn_rows(rows, Y, classes, None if batch.ids is None else ids)
+        named = None if batch.ids is None else ids
+        self.learner.learn_rows(rows, Y, classes, named, asked=asked)
         self._see(rows)
         self._keep_texts(batch, some, ids)
 
@@ -1293,6 +1396,13 @@ class Tagger(_Reader):
         if policy is not None:
             tagger._policy = Policy.from_state(policy)
         return tagger
+
+
+def _same_items(a: Any, b: Any) -> bool:
+    """Tell whether two batches have the same items: texts, named values, or rows of numbers."""
+    if isinstance(a, list) and isinstance(b, list):
+        return a == b
+    return not isinstance(a, list) and not isinstance(b, list) and same_rows(a, b)
 
 
 def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:

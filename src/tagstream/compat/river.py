@@ -15,6 +15,10 @@ answers are those of ``next=True``, for which the latest labels are evidence.  A
 items at once loses recency: for the last of them, the latest labels known are those before the
 first.
 
+Asked and learnt.  In river an item is asked about, then learnt.  The adapter keeps what was found
+out about the item asked last and hands it to the learner with its labels: nothing is computed
+twice, and what is learnt does not depend on it.
+
 Labels.  A label that is missing from a dict of labels is *unknown* for that item, not absent.
 The one exception: items that came before a label was first mentioned are taken not to have it.
 """
@@ -35,6 +39,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tagstream.checks import check_number, check_rows
+from tagstream.engine.asked import Asked
 from tagstream.labels.read import read_indicator, sorted_names
 from tagstream.learners.estimator import StreamClassifier
 from tagstream.learners.keeping import keeps_items
@@ -112,6 +117,7 @@ class RiverClassifier(base.MultiLabelClassifier):
         self.model = model
         self.n_features = n_features
         self._learner: StreamClassifier | None = None
+        self._asked: Asked | None = None
         self._columns: dict[Hashable, int] = {}
         self._labels: dict[Hashable, int] = {}
 
@@ -124,6 +130,9 @@ class RiverClassifier(base.MultiLabelClassifier):
 
         for model in (OML(random_state=0), KNN(), OSMLELM(n_hidden=20, random_state=0), OLANSGD()):
             yield {"model": model, "n_features": 128}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_asked": None}
 
     @property
     def learner(self) -> StreamClassifier | None:
@@ -189,9 +198,12 @@ class RiverClassifier(base.MultiLabelClassifier):
             row[[self._labels[label] for label in y]] = list(y.values())
         learner = fresh_copy(self.model) if self._learner is None else self._learner
         learner.partial_fit(
-            rows, Y if np.isnan(Y).any() else Y.astype(np.uint8), classes=list(self._labels)
+            rows,
+            Y if np.isnan(Y).any() else Y.astype(np.uint8),
+            classes=list(self._labels),
+            asked=self._asked,
         )
-        self._learner = learner
+        self._learner, self._asked = learner, None
 
     def _rows(self, items: Iterable[dict[Hashable, float]], learning: bool) -> Any:
         """Return items as sparse rows; only learning gives columns to new features."""
@@ -238,9 +250,17 @@ class RiverClassifier(base.MultiLabelClassifier):
         items = _records(X)
         if self._learner is None or not items:
             return [Labels() for _ in items]
-        rows = self._rows(map(_features, items), learning=False)
-        Y = self._learner.predict(rows, next=True).astype(bool)
+        scores = self._scores(self._learner, items)
+        Y = self._learner.labels_of(scores, next=True).astype(bool)
         return [Labels(zip(self._labels, row, strict=True)) for row in Y.tolist()]
+
+    def _scores(self, learner: StreamClassifier, items: list[Any]) -> npt.NDArray[np.float64]:
+        """Return the scores of items; what was found out about a single one is kept."""
+        rows = self._rows(map(_features, items), learning=False)
+        if len(items) > 1:
+            return learner.predict_proba(rows, next=True)
+        asked = self._asked = learner.ask(rows, next=True)
+        return asked.scores
 
     def predict_proba_many(self, X: Any) -> list[Probabilities]:
         """Return :meth:`predict_proba_one` of each of some dicts, or rows of a data frame.
@@ -250,8 +270,7 @@ class RiverClassifier(base.MultiLabelClassifier):
         items = _records(X)
         if self._learner is None or not items:
             return [Probabilities() for _ in items]
-        rows = self._rows(map(_features, items), learning=False)
-        scores = self._learner.predict_proba(rows, next=True)
+        scores = self._scores(self._learner, items)
         return [
             Probabilities(
                 (label, {False: 1.0 - score, True: score})

@@ -406,7 +406,8 @@ def prequential(
 
     A learner that also has ``learn_one(x, y)``, ``predict_one(x)`` and, if it gives scores,
     ``predict_proba_one(x)``, all for rows of shape (p,), is driven by these when ``X`` is a dense
-    array and ``batch`` is 1.
+    array and ``batch`` is 1.  A learner with ``ask``, whose calls that learn take ``asked``, is
+    asked by it, and gets its answers back with their labels: see :meth:`tagstream.OML.ask`.
 
     Parameters
     ----------
@@ -494,8 +495,8 @@ def prequential(
             watch(*told)
         n_before, n_due = n_due, int(np.searchsorted(arrival, stop))
         if n_due > n_before:
-            rows = order[n_before:n_due]
-            learner.learn(_take(X, rows), _labels(T, rows))
+            due = order[n_before:n_due]
+            learner.learn(_take(X, due), _labels(T, due), at_once=np.array_equal(due, rows))
         if stop == n or (stop - init) // every > (start - init) // every:
             curve.append(meter.checkpoint(stop - init, learner))
             if progress is not None:
@@ -532,7 +533,9 @@ class _Learner:
         self.rule = rule
         self.by_one = False
         asked = ("predict", "predict_proba", "labels_of") if next else ()
-        self._as_next = {name for name in asked if _takes_next(model, name)}
+        self._as_next = {name for name in asked if _takes(model, name, "next")}
+        self._asks = next and _takes_back(model)
+        self._asked: Any = None  # what the model found out when it was asked last
         self.n_learned = 0
         self.learn_seconds = 0.0
         self.predict_seconds = 0.0
@@ -542,24 +545,25 @@ class _Learner:
         nbytes = getattr(self.model, "nbytes_", None)
         return None if nbytes is None else int(nbytes)
 
-    def learn(self, X: Any, Y: npt.NDArray[Any]) -> None:
-        """Learn the rows of which something is known."""
+    def learn(self, X: Any, Y: npt.NDArray[Any], *, at_once: bool = False) -> None:
+        """Learn the rows of which something is known; ``at_once``: they were asked about last."""
+        asked, self._asked = self._asked if at_once else None, None
         if Y.dtype.kind == "f":
             some = ~np.isnan(Y).all(axis=1)
             if not some.all():
-                X, Y = _take(X, np.flatnonzero(some)), Y[some]
+                X, Y, asked = _take(X, np.flatnonzero(some)), Y[some], None
         if len(Y) == 0:
             return
         start = perf_counter()
         if self.fitted == "batch":
             self.model.fit(X, Y)
-        elif self.n_learned == 0:
+        elif self.n_learned == 0 and asked is None:
             _first_fit(self.model, X, Y, self.q)
         elif self.by_one:
             for x, y in zip(X, Y, strict=True):
-                self.model.learn_one(x, y)
+                self.model.learn_one(x, y, **({} if asked is None else {"asked": asked}))
         else:
-            self.model.partial_fit(X, Y)
+            self.model.partial_fit(X, Y, **({} if asked is None else {"asked": asked}))
         self.learn_seconds += perf_counter() - start
         self.n_learned += len(Y)
 
@@ -605,8 +609,11 @@ class _Learner:
 
     def _predict(self, X: Any) -> tuple[Any, Any]:
         scores = None
-        if self.rule is not None or self._gives_scores():
-            if self.by_one:
+        if self._asks or self.rule is not None or self._gives_scores():
+            if self._asks:
+                self._asked = self.model.ask(X[0] if self.by_one else X, next=True)
+                scores = self._asked.scores
+            elif self.by_one:
                 scores = np.asarray(self.model.predict_proba_one(X[0]), np.float64)[None]
             else:
                 scores = _one_array(self._ask("predict_proba", X), self.model)
@@ -694,10 +701,17 @@ def _has(model: Any, method: str) -> bool:
     return callable(getattr(model, method, None))
 
 
-def _takes_next(model: Any, method: str) -> bool:
-    """Tell whether a method has a parameter ``next`` of its own; ``**kwargs`` does not count."""
+def _takes_back(model: Any) -> bool:
+    """Tell whether a learner can be asked, and learns with what it found out then."""
+    learns = ["partial_fit", "learn_one"] if _has(model, "learn_one") else ["partial_fit"]
+    takes = all(_takes(model, name, "asked") for name in learns)
+    return takes and _takes(model, "ask", "next") and _has(model, "labels_of")
+
+
+def _takes(model: Any, method: str, parameter: str) -> bool:
+    """Tell whether a method has a parameter of that name; ``**kwargs`` does not count."""
     try:
-        return "next" in inspect.signature(getattr(model, method)).parameters
+        return parameter in inspect.signature(getattr(model, method)).parameters
     except (AttributeError, TypeError, ValueError):  # no such method, or one without a signature
         return False
 

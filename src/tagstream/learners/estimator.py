@@ -492,9 +492,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _ask(self, rows: Rows, *, next: bool, ids: Sequence[Hashable | None] | None) -> Asked:
         return Asked(rows, next, self._scores(rows, next=next), ids, state=self._state)
 
+    def is_as_asked(self, asked: Asked) -> bool:
+        """Tell whether nothing was learnt or changed since something was asked."""
+        return asked.state is self._state
+
     def _asked(self, asked: Asked) -> Asked:
         """Return what was asked; anew, if the learner has changed since."""
-        if asked.state is self._state:
+        if self.is_as_asked(asked):
             return asked
         self._check_rows_width(asked.rows)
         return self._ask(self._as_kept(self._as_stored(asked.rows)), next=asked.next, ids=asked.ids)
@@ -810,8 +814,8 @@ class Change:
 _READS = frozenset(
     {
         "ask", "ask_rows", "ask_stored", "bound_", "classes_", "explain", "has_item",
-        "honest_scores", "ids_", "ids_at", "item", "kneighbors", "label_counts_", "labels_at",
-        "labels_of", "n_features_in_",
+        "honest_scores", "ids_", "ids_at", "is_as_asked", "item", "kneighbors", "label_counts_",
+        "labels_at", "labels_of", "n_features_in_",
         "n_seen_", "n_stored_", "near_copies", "neighbors_of", "predict", "predict_one",
         "predict_proba", "predict_proba_one", "predict_sets", "promised", "scores_of",
         "squared_loss_", "transform",

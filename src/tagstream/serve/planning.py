@@ -47,6 +47,8 @@ class Plan:
         Items that wait no more.
     n_waiting : int
         How many items were put in the pool.
+    asked
+        What was found out about the items, if these were asked about alone.
     """
 
     change: Change
@@ -57,6 +59,7 @@ class Plan:
     waiting: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     settled: list[str] = field(default_factory=list)
     n_waiting: int = 0
+    asked: Any = None
     items: dict[str, Event] = field(default_factory=dict)
     keys: dict[str, Event] = field(default_factory=dict)
 
@@ -80,19 +83,30 @@ class Plan:
             self.items[body["id"]] = event
 
 
+@dataclass
+class Together:
+    """What is suggested for the bodies of several changes, by the identity of each body.
+
+    ``asked`` is what was found out about their items.
+    """
+
+    suggested: dict[int, Any] = field(default_factory=dict)
+    asked: Any = None
+
+
 class Planner:
     """Plans the changes of one service; for its writer only."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
 
-    def plan(self, change: Change, told: dict[int, Any]) -> Plan:
+    def plan(self, change: Change, together: Together) -> Plan:
         """Return the events of a change, or refuse it as a whole."""
         if change.kind == "undo":
             return self._undo(change)
         plan = Plan(change)
         if change.kind == "import":
-            self._import(plan, change.bodies[0], told)
+            self._import(plan, change.bodies[0], together)
             return plan
         versions = change.versions or [None] * len(change.bodies)
         for body, key, version in zip(change.bodies, change.keys, versions, strict=True):
@@ -103,7 +117,7 @@ class Planner:
             else:
                 self._other(plan, body, key, version)
         if change.kind == "learn" and plan.events:
-            self._suggest_first(plan, told)
+            self._suggest_first(plan, together.suggested)
         return plan
 
     def _learn(
@@ -215,7 +229,7 @@ class Planner:
         else:
             plan.settled.append(name)
 
-    def _import(self, plan: Plan, body: dict[str, Any], told: dict[int, Any]) -> None:
+    def _import(self, plan: Plan, body: dict[str, Any], together: Together) -> None:
         """Plan a group of rows of a file, with an event that says how far it has come."""
         known = self.service.imports.get(body["import"])
         done = 0 if known is None else known.rows
@@ -236,7 +250,7 @@ class Planner:
         if waiting:
             self.service.check_fit([item for _, item in waiting])
         if any(event.kind == "learn" for event in plan.events):
-            self._suggest_first(plan, told)
+            self._suggest_first(plan, together.suggested)
         plan.waiting, plan.n_waiting = waiting, len(waiting)
         n = len(plan.events) + len(waiting)
         head = {name: value for name, value in body.items() if name != "items"}
@@ -384,19 +398,25 @@ class Planner:
             return self._is_stored(name)
         return newest is not None
 
-    def suggest_together(self, group: Sequence[Change]) -> dict[int, Any]:
-        """Return what is suggested for each body of several changes, by its identity.
+    def suggest_together(self, group: Sequence[Change]) -> Together:
+        """Return what is suggested for each body of several changes.
 
         Nothing for one change, or if one of them cannot be: then each is asked for by itself.
         """
         if len(group) < 2:
-            return {}
+            return Together()
         bodies = [body for change in group for body in change.bodies]
         try:
-            told = self.service.read().view.suggest([record_of(body) for body in bodies])
+            told, asked = self._suggest(bodies)
         except Exception:
-            return {}
-        return {id(body): suggestion for body, suggestion in zip(bodies, told, strict=True)}
+            return Together()
+        return Together({id(body): one for body, one in zip(bodies, told, strict=True)}, asked)
+
+    def _suggest(self, bodies: Sequence[dict[str, Any]]) -> tuple[Any, Any]:
+        """Return what is suggested for items, and what was found out about them."""
+        view = self.service.read().view
+        asked = view.ask([record_of(body) for body in bodies])
+        return view.suggest(asked), asked
 
     def _suggest_first(self, plan: Plan, together: dict[int, Any]) -> None:
         """Keep what is suggested for new items before they are learnt; refuse what cannot be."""
@@ -406,7 +426,7 @@ class Planner:
             told = [together[id(body)] for body in bodies]
         else:
             try:
-                told = self.service.read().view.suggest([record_of(body) for body in bodies])
+                told, plan.asked = self._suggest(bodies)
             except ValueError as error:
                 raise Refused(str(error), "items") from error
         for i, suggestion in zip(learnt, told, strict=True):

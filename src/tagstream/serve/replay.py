@@ -78,22 +78,23 @@ def runs(events: Sequence[Event]) -> Iterator[list[Event]]:
         yield run
 
 
-def apply_events(tagger: Tagger, run: Sequence[Event]) -> None:
+def apply_events(tagger: Tagger, run: Sequence[Event], asked: Any = None) -> None:
     """Make the change of one event, or of a run of learn events, on a tagger."""
     if run[0].kind == "learn":
-        tagger.learn([event.body for event in run])
+        tagger.learn([event.body for event in run], asked=asked)
     elif run[0].does.changes:
         tagger.change(run[0].kind, **run[0].body)
 
 
-def try_events(tagger: Tagger, events: Sequence[Event]) -> Exception | None:
+def try_events(tagger: Tagger, events: Sequence[Event], asked: Any = None) -> Exception | None:
     """Make the changes of events on a tagger; return the error if it fails, whatever it is.
 
-    The tagger may be half changed then.
+    The tagger may be half changed then.  ``asked`` is what was found out about the items when
+    something was suggested for them.
     """
     try:
         for run in runs(events):
-            apply_events(tagger, run)
+            apply_events(tagger, run, asked)
     except Exception as error:
         return error
     return None

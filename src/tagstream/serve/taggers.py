@@ -26,6 +26,9 @@ class View(Protocol):
     def n_items(self) -> int:
         """How many items were learnt."""
 
+    def ask(self, records: Any, *, next: bool = False) -> Any:
+        """Return what is found out about records, to be given back in their place."""
+
     def suggest(
         self, records: Any, top: int | None = None, decide: Any = None, *, next: bool = False
     ) -> Any:
@@ -40,8 +43,8 @@ class Tagger(Protocol):
 
     learner: Any
 
-    def learn(self, records: Any) -> Any:
-        """Learn records."""
+    def learn(self, records: Any, *, asked: Any = None) -> Any:
+        """Learn records; ``asked`` is what the ``ask`` of a view returned for them, if it did."""
 
     def change(self, event: str, **what: Any) -> None:
         """Forget an item; rename, merge or remove tags."""

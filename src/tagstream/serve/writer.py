@@ -332,7 +332,7 @@ class Service(Served):
     def check_fit(self, items: list[dict[str, Any]], first: int = 0) -> None:
         """Refuse items that the tagger cannot take; the first such one is named."""
         try:
-            self.read().view.suggest(items)
+            self.read().view.ask(items)
         except ValueError as error:
             if len(items) == 1:
                 raise Refused(f"items[{first}]: {error}", f"items[{first}]") from error
@@ -342,13 +342,13 @@ class Service(Served):
     def _do_events(self, group: list[Change]) -> None:
         written: list[tuple[Plan, list[Event]]] = []
         refused: list[tuple[Change, Exception]] = []
-        told = self.plans.suggest_together(group)
+        together = self.plans.suggest_together(group)
         self._void_failed()
         with self.log.transaction():
             self.log.tidy_pool()
             for change in group:
                 try:
-                    plan = self.plans.plan(change, told)
+                    plan = self.plans.plan(change, together)
                 except sqlite3.OperationalError:
                     raise
                 except Exception as error:  # whatever it is, it concerns this change only
@@ -360,7 +360,10 @@ class Service(Served):
         for change, why in refused:
             change.done.set_exception(why)
         all_events = [event for _, events in written for event in events if event.refused is None]
-        failed = self._apply(all_events)
+        asked = together.asked
+        if len(group) == 1 and written:
+            asked = written[0][0].asked
+        failed = self._apply(all_events, asked)
         with contextlib.suppress(LogFull):  # before the next change at the latest
             self._void_failed()
         self._note(all_events, failed)
@@ -409,12 +412,13 @@ class Service(Served):
         return Done(n, plan.duplicates, last, ids, (*plan.missing,))
 
     # ------------------------------------------------------------------ learning
-    def _apply(self, events: Sequence[Event]) -> dict[int, Exception]:
+    def _apply(self, events: Sequence[Event], asked: Any = None) -> dict[int, Exception]:
         """Change the tagger; return the events on which it failed, with the errors.
 
-        Afterwards the state is that of a log without these events.
+        Afterwards the state is that of a log without these events.  ``asked`` is what was found out
+        about the items when something was suggested for them.
         """
-        error = try_events(self._tagger, events)
+        error = try_events(self._tagger, events, asked)
         if error is None:
             return {}
         if len(events) == 1:

@@ -26,10 +26,11 @@ def suggestion(told: Any, top: int) -> dict[str, Any]:
 
 def explanation(view: View, record: dict[str, Any], as_next: bool) -> dict[str, Any]:
     """Return what is suggested for an item, and why."""
-    told = suggestion(view.suggest(record, next=as_next), schema.MAX_TAGS)
+    asked = view.ask([record], next=as_next)
+    told = suggestion(view.suggest(asked)[0], schema.MAX_TAGS)
     if not view.n_items:
         return {**told, "neighbours": [], "parts": {}, "copy_of": None, "words": {}}
-    why = view.explain(record, next=as_next)
+    why = view.explain(asked)
     return {
         **told,
         "neighbours": [neighbour(near) for near in why.neighbors],
