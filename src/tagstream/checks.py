@@ -31,6 +31,10 @@ __all__ = [
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
+Singles: TypeAlias = npt.NDArray[np.float32]
+Positions: TypeAlias = npt.NDArray[np.int64]  # of stored examples, or their numbers in the stream
+Distances: TypeAlias = npt.NDArray[np.float64]
+Digests: TypeAlias = npt.NDArray[np.uint64]
 Rows: TypeAlias = Any  # a C-ordered float array or a canonical CSR matrix, of shape (n, p)
 
 # Rows are stored as float32; squares of larger values would leave its range.

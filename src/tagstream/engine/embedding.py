@@ -27,6 +27,7 @@ import numpy.typing as npt
 from tagstream import projection
 from tagstream.checks import (
     LARGEST_VALUE,
+    Digests,
     Rows,
     check_number,
     expect,
@@ -44,7 +45,7 @@ from tagstream.metric.space import Coordinates, Space
 from tagstream.projection.ridge import Spread
 from tagstream.store import changes
 from tagstream.store.coded import Coded
-from tagstream.store.contents import Digests, left_out, newest_of_each
+from tagstream.store.contents import left_out, newest_of_each
 from tagstream.store.protocol import Store
 from tagstream.store.sums import Examples, LocalExamples, Tree
 

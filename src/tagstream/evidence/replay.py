@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import Rows
+from tagstream.checks import Digests, Rows
 from tagstream.core.inputs import inputs_of
 from tagstream.evidence.anyhead import AnyHead
 from tagstream.evidence.fastmap import Basis, young_labels
@@ -28,7 +28,7 @@ from tagstream.evidence.head import Evidence, History, copied, marked_labels
 from tagstream.evidence.honest import Entries, entries_of
 from tagstream.evidence.naming import Naming
 from tagstream.execution.steps import PAUSE, Steps
-from tagstream.store.contents import Digests, Sample, draw
+from tagstream.store.contents import Sample, draw
 from tagstream.store.protocol import LABELS, NUMBERS, ROWS, Store
 from tagstream.store.rows import DenseRows
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream.checks import Rows, check_choice, check_number, expect, expect_keys
+from tagstream.checks import Positions, Rows, check_choice, check_number, expect, expect_keys
 from tagstream.core.inputs import inputs_of
 from tagstream.evidence.replay import Left
 from tagstream.evidence.scoring import Items
@@ -31,7 +31,7 @@ from tagstream.execution.schedule import FIRST_FIT, next_fit
 from tagstream.execution.steps import finish
 from tagstream.labels.read import Labels
 from tagstream.learners.estimator import Change
-from tagstream.learners.neighbors import BLOCK, Found, Located, NeighborClassifier, Positions
+from tagstream.learners.neighbors import BLOCK, Found, Located, NeighborClassifier
 from tagstream.store import changes, lookup
 from tagstream.store.contents import left_out
 from tagstream.store.protocol import LABELS, ROWS

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream.checks import Rows, check_choice, check_number, cut_rows
+from tagstream.checks import Positions, Rows, check_choice, check_number, cut_rows
 from tagstream.decision import MACRO, Seen, check_rule, decide, promise_of
 from tagstream.engine.asked import Asked
 from tagstream.engine.embedding import Embedded
@@ -43,7 +43,6 @@ __all__ = [
     "StoredBlock",
 ]
 
-Positions = npt.NDArray[np.int64]
 NameRows = Callable[[list[Any]], Rows]  # names of labels to rows, (n, p)
 
 BLOCK = 4096  # examples that are embedded and looked up at a time,

@@ -20,7 +20,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from tagstream import projection
-from tagstream.checks import Rows, check_choice, check_number, expect_keys
+from tagstream.checks import Positions, Rows, check_choice, check_number, expect_keys
 from tagstream.core.inputs import inputs_of
 from tagstream.engine.embedding import STATE, Embedding, Wanted
 from tagstream.engine.pending_fit import Renewal
@@ -29,7 +29,7 @@ from tagstream.execution.schedule import FIRST_FIT, delay, next_fit
 from tagstream.execution.threads import ONE_BLAS_THREAD
 from tagstream.labels.read import Labels
 from tagstream.learners.estimator import Change
-from tagstream.learners.neighbors import Found, Located, NeighborClassifier, Positions
+from tagstream.learners.neighbors import Found, Located, NeighborClassifier
 from tagstream.metric.space import ConvexSpace, Space
 from tagstream.store import changes, lookup
 from tagstream.store.protocol import LABELS, ROWS

@@ -18,9 +18,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
+from tagstream.checks import Positions
 from tagstream.core.products import PRIOR
 from tagstream.decision import decide
 from tagstream.execution.steps import PAUSE, Steps, finish
@@ -36,8 +36,6 @@ from tagstream.projection.features import (
 from tagstream.projection.reduction import Reduction
 from tagstream.projection.ridge import Design
 from tagstream.store.sums import Examples, Tree
-
-Positions = npt.NDArray[np.int64]
 
 HALVED, FINALISTS = 64, 2  # a sample from which on lifts are ranked on half, and two are kept
 THIN = 2  # times as many examples as features, from which on features are the shorter way

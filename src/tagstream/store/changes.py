@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from tagstream.checks import Rows
+from tagstream.checks import Rows, Singles
 from tagstream.execution.steps import finish
 from tagstream.store.coded import Coded
 from tagstream.store.rows import DenseRows
@@ -28,8 +27,6 @@ __all__ = [
     "widen_codes",
     "widen_piece",
 ]
-
-Singles = npt.NDArray[np.float32]
 
 
 def grow_labels(store: Store, q: int) -> None:

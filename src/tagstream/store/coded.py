@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from tagstream.checks import Positions, Singles
 
 __all__ = ["Coded"]
-
-Positions = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
 
 
 class Coded:

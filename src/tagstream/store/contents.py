@@ -16,13 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Rows
+from tagstream.checks import Digests, Positions, Rows
 from tagstream.core.compilation import compiled, inlined
 
 __all__ = ["EMPTY", "Sample", "digests", "draw", "left_out", "n_left_out", "newest_of_each"]
 
-Digests = npt.NDArray[np.uint64]
-Positions = npt.NDArray[np.int64]
 
 MOST_LEFT_OUT = 512
 FEW = 4096  # items up to which contents are counted, not items

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tagstream.checks import Bools, Rows, expect
+from tagstream.checks import Bools, Positions, Rows, expect
 from tagstream.store.columns import Sliding, filled
 from tagstream.store.contents import EMPTY, digests
 
 __all__ = ["Corrections"]
 
-Positions = npt.NDArray[np.int64]
 
 _NOBODY = np.empty(0, np.bool_)
 

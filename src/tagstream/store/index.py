@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from tagstream.checks import Distances, Singles
 from tagstream.core.search import (
     BOX,
     GROUP,
@@ -21,8 +21,6 @@ from tagstream.store.columns import Sliding
 
 __all__ = ["Panels", "axes_of"]
 
-Singles = npt.NDArray[np.float32]
-Distances = npt.NDArray[np.float64]
 
 SHADOW = 16  # numbers of a shadow,
 UNSEEN = 1e-3  # or fewer, if they leave out no more than this share of the variance

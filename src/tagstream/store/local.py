@@ -11,12 +11,14 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from tagstream.checks import (
     LARGEST_VALUE,
+    Digests,
+    Positions,
     Rows,
+    Singles,
     expect,
     expect_counts,
     expect_indptr,
@@ -44,9 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalStore"]
 
-Positions = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
-Digests = npt.NDArray[np.uint64]
 T = TypeVar("T")
 P = ParamSpec("P")
 

@@ -11,9 +11,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from tagstream.checks import Rows
+from tagstream.checks import Digests, Distances, Positions, Rows, Singles
 from tagstream.core.inputs import inputs_of
 from tagstream.core.products import gather_votes
 from tagstream.core.similarity import Nearest, most_similar
@@ -35,10 +34,6 @@ __all__ = [
     "votes",
 ]
 
-Positions = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
-Distances = npt.NDArray[np.float64]
-Digests = npt.NDArray[np.uint64]
 Found = tuple[Distances, Positions]
 T = TypeVar("T")
 

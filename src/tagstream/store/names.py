@@ -6,14 +6,11 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tagstream.checks import expect
+from tagstream.checks import Positions, expect
 from tagstream.store.columns import Sliding
 
 __all__ = ["Names"]
-
-Positions = npt.NDArray[np.int64]
 
 
 class Names:

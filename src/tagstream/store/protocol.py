@@ -21,10 +21,9 @@ from typing import (
 )
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Bools, Bytes, Rows
+from tagstream.checks import Bools, Bytes, Positions, Rows, Singles
 from tagstream.labels.read import Labels
 from tagstream.limits import Limits
 from tagstream.store.sums import Examples
@@ -45,8 +44,6 @@ __all__ = [
     "Store",
 ]
 
-Positions = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
 T = TypeVar("T")
 P = ParamSpec("P")
 

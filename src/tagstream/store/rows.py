@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from tagstream.checks import Distances, Positions, Singles
 from tagstream.core.inputs import Inputs, inputs_of
 from tagstream.core.search import (
     Groups,
@@ -27,9 +28,6 @@ from tagstream.store.index import Panels, axes_of
 
 __all__ = ["DenseRows", "SparseRows"]
 
-Positions = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
-Distances = npt.NDArray[np.float64]
 Found = tuple[Distances, Positions]
 
 FEW = 8  # queries for which it is not worth it

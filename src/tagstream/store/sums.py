@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from tagstream.checks import Rows
+from tagstream.checks import Positions, Rows, Singles
 from tagstream.execution.steps import Steps, Work, finish
 from tagstream.labels.read import Labels
 from tagstream.limits import LIMITS, Limits
@@ -42,8 +42,6 @@ ENCODED = 512  # rows whose codes are made at a time
 ASKED = 16  # queries that are looked up at a time, among codes that are not kept
 SHARED_CODES = 8192  # rows from which on it is worth a second thread
 
-Positions = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
 
 Sums = tuple[npt.NDArray[Any], ...]
 Part = slice

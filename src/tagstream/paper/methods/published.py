@@ -18,12 +18,12 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_random_state
 
 from tagstream import projection
-from tagstream.checks import Rows, check_choice, check_number, expect_keys
+from tagstream.checks import Positions, Rows, check_choice, check_number, expect_keys
 from tagstream.core.inputs import inputs_of
 from tagstream.evidence.scoring import Items
 from tagstream.execution.threads import ONE_BLAS_THREAD
 from tagstream.labels.read import Labels
-from tagstream.learners.neighbors import Found, Located, NeighborClassifier, Positions
+from tagstream.learners.neighbors import Found, Located, NeighborClassifier
 from tagstream.metric import rounds
 from tagstream.metric.space import Space
 from tagstream.store import changes, lookup

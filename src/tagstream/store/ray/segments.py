@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tagstream.checks import DataError
+from tagstream.checks import DataError, Positions
 from tagstream.store.local import LocalStore
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "write_segment",
 ]
 
-Positions = npt.NDArray[np.int64]
 Dump = dict[str, Any]  # of a LocalStore
 
 

@@ -6,9 +6,8 @@ import os
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tagstream.checks import Bools, Bytes
+from tagstream.checks import Bools, Bytes, Distances, Positions
 from tagstream.limits import Limits
 from tagstream.store.local import LocalStore
 from tagstream.store.protocol import Piece
@@ -30,8 +29,6 @@ __all__ = [
     "write_to",
 ]
 
-Positions = npt.NDArray[np.int64]
-Distances = npt.NDArray[np.float64]
 Key = tuple[str, int]  # name and version of a segment
 
 

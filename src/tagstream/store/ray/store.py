@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.checks import Bools, Bytes, Rows
+from tagstream.checks import Bools, Bytes, Positions, Rows, Singles
 from tagstream.execution.steps import PAUSE, Steps
 from tagstream.labels.read import Labels
 from tagstream.store.coded import Coded
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ShardedExamples", "ShardedMapped", "ShardedStore", "saving"]
 
-Positions = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
 T = TypeVar("T")
 P = ParamSpec("P")
 
