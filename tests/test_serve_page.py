@@ -112,6 +112,18 @@ def test_a_skipped_item_is_free_for_others(watch, example):
     assert example.get("/v1/next").json()["n_pool"] == 30
 
 
+def test_skipped_items_come_again_when_nothing_else_is_left(watch, tmp_path):
+    with serving(tmp_path) as client:
+        items = [{"id": name, "text": f"{name} thing"} for name in ("one", "other")]
+        assert client.post("/v1/pool", json={"items": items}).status_code == 200
+        window = watch(client)
+        first = window.item()
+        window.press("s")
+        expect(window.page.locator("#item")).not_to_have_text(first)
+        window.press("s")
+        expect(window.page.locator("#item")).to_have_text(first)
+
+
 def test_thirty_items_are_tagged_by_keys_alone(watch, example):
     window = watch(example)
     given = {}

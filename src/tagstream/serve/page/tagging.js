@@ -135,7 +135,8 @@ function fill() {
     if (queue.length || !skipped.size) return queue.length > 0;
     for (const id of skipped) gone.delete(id); // all that is left was skipped
     skipped.clear();
-    return told.items.some((item) => !gone.has(item.id));
+    queue.push(...told.items.filter((item) => !gone.has(item.id)));
+    return queue.length > 0;
   }).finally(() => { filling = null; });
   return filling;
 }
