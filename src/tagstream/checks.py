@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils.validation import check_array
 
 __all__ = [
     "DataError",
@@ -18,6 +17,7 @@ __all__ = [
     "check_choice",
     "check_number",
     "check_rows",
+    "check_sparse",
     "cut_rows",
     "expect",
     "expect_counts",
@@ -152,37 +152,51 @@ def _check_compressed(X: Any) -> None:
         )
 
 
-def check_rows(X: Any, estimator: Any = None) -> Rows:
-    """Return ``X`` as a finite 2-D float array or canonical CSR matrix; never change the input."""
+def check_sparse(X: Any) -> None:
+    """Raise unless a sparse matrix is narrow enough and all of it lies within its shape."""
+    if X.shape[1] > WIDEST_ROWS:
+        raise ValueError(
+            f"X must have at most {WIDEST_ROWS} columns, got {X.shape[1]}; hash the features"
+        )
+    if X.format in ("csr", "csc"):
+        _check_compressed(X)
+
+
+def check_rows(X: Any) -> Rows:
+    """Return ``X`` as a finite 2-D float array or canonical CSR matrix; never change the input.
+
+    Examples
+    --------
+    >>> check_rows([[1, 2]])
+    array([[1., 2.]])
+    """
     if sp.issparse(X) and X.ndim == 2:
-        if X.shape[1] > WIDEST_ROWS:
-            raise ValueError(
-                f"X must have at most {WIDEST_ROWS} columns, got {X.shape[1]}; hash the features"
-            )
-        if X.format in ("csr", "csc"):
-            _check_compressed(X)
-    rows = check_array(
-        X,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        order="C",
-        input_name="X",
-        estimator=estimator,
-    )
-    if sp.issparse(rows):
-        rows = sp.csr_matrix(rows)
+        check_sparse(X)
+        rows = sp.csr_matrix(X, dtype=_float_of(X.dtype))
         if not len(rows.data) == len(rows.indices) == rows.indptr[-1]:
             rows.prune()  # of a tail that belongs to no row; the arrays of the input stay
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
+    else:
+        array = np.asarray(X)
+        rows = np.ascontiguousarray(array, _float_of(array.dtype))
+        if rows.ndim != 2:
+            raise ValueError(f"X must have 2 dimensions, got {rows.ndim}")
     values = rows.data if sp.issparse(rows) else rows
-    if values.size and max(values.max(), -values.min()) > LARGEST_VALUE:
+    largest = max(values.max(), -values.min()) if values.size else 0.0
+    if np.isnan(largest):
+        raise ValueError("X must be finite, got NaN")
+    if largest > LARGEST_VALUE:
         raise ValueError(
-            f"X must stay within ±{LARGEST_VALUE:g}, got {float(np.abs(values).max()):g}; "
-            "scale the features"
+            f"X must stay within ±{LARGEST_VALUE:g}, got {float(largest):g}; scale the features"
         )
     return rows
+
+
+def _float_of(dtype: np.dtype[Any]) -> type:
+    """Return the type in which numbers are kept: single where they are, else double precision."""
+    return np.float32 if dtype == np.float32 else np.float64
 
 
 def bits_of(row: Rows) -> Hashable:

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tagstream.checks import check_rows
+from tagstream.learners.inputs import check_input
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -128,7 +128,7 @@ class FromMoa(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         Y : array of shape (n, q)
             0/1 labels, all of them known.
         """
-        rows, labels = check_rows(X), np.asarray(Y)
+        rows, labels = check_input(X, self), np.asarray(Y)
         if labels.ndim != 2 or len(labels) != rows.shape[0] or not np.isin(labels, (0, 1)).all():
             raise ValueError(f"Y must have {rows.shape[0]} rows of 0 and 1, got {labels.shape}")
         if not hasattr(self, "learner_"):
@@ -165,7 +165,7 @@ class FromMoa(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
     def _votes(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the votes for no and yes, of shape (n, q, 2)."""
         check_is_fitted(self, "learner_")
-        rows = check_rows(X)
+        rows = check_input(X, self)
         self._check(rows, self.n_labels_)
         votes = np.zeros((rows.shape[0], self.n_labels_, 2))
         nothing = np.zeros(self.n_labels_)

@@ -42,6 +42,7 @@ from tagstream.checks import check_number, check_rows
 from tagstream.engine.asked import Asked
 from tagstream.labels.read import read_indicator, sorted_names
 from tagstream.learners.estimator import StreamClassifier
+from tagstream.learners.inputs import check_input
 from tagstream.learners.keeping import keeps_items
 
 try:
@@ -397,7 +398,7 @@ class FromRiver(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
             Names of the columns of ``Y``.
         """
         first = not hasattr(self, "model_")
-        rows = check_rows(X, self)
+        rows = check_input(X, self)
         batch = read_indicator(Y, classes, [] if first else self._names)
         values, known = batch.labels
         if len(values) != rows.shape[0]:
@@ -440,7 +441,7 @@ class FromRiver(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 
     def _check_query(self, X: Any) -> Any:
         check_is_fitted(self, "model_")
-        rows = check_rows(X, self)
+        rows = check_input(X, self)
         validate_data(self, X, reset=False, skip_check_array=True)
         return rows
 

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.multiclass import check_classification_targets
 
 from tagstream.checks import Bools, Bytes
 from tagstream.limits import LIMITS, Limits
@@ -202,6 +200,8 @@ def _read_single(y: Any, classes: Any, names: list[Hashable]) -> Batch:
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         what = "NaN" if np.isnan(y).any() else "infinity"
         raise ValueError(f"Input y contains {what}; a 1-D y must name one label per item")
+    from sklearn.utils.multiclass import check_classification_targets  # not for a tagger
+
     check_classification_targets(y)
     column = {name: j for j, name in enumerate(names)}
     for name in () if classes is None else classes:
@@ -334,6 +334,8 @@ def _read(Y: Any, classes: Any, names: list[Hashable], cells: int) -> Batch:
             return _read_single(array, classes, names)
         column = array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iuUS"
         if column and not np.isin(array, (0, 1)).all():
+            from sklearn.exceptions import DataConversionWarning
+
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected; "
                 "it is read as one label per item",

@@ -22,11 +22,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tagstream import decision
-from tagstream.checks import LARGEST_VALUE, Floats, Rows, check_rows, cut_rows
+from tagstream.checks import LARGEST_VALUE, Floats, Rows, cut_rows
 from tagstream.decision import check_rule
 from tagstream.engine.asked import Asked
 from tagstream.execution.signals import HELD
 from tagstream.labels.read import Batch, Labels, as_array, is_label_sets, n_dims, plain, read_labels
+from tagstream.learners.inputs import check_input
 from tagstream.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             or a 1-D array that names one label per item.
         """
         self._check_params()
-        rows = check_rows(X, self)
+        rows = check_input(X, self)
         classes = None
         if not sp.issparse(Y) and not is_label_sets(Y) and n_dims(Y) == 1:
             classes = np.unique(np.asarray(Y))  # scikit-learn: classes_ of a 1-D y are sorted
@@ -192,7 +193,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """
         self._check_params()
         _check_asked(asked)
-        rows = check_rows(X, self)
+        rows = check_input(X, self)
         if ids is not None:
             ids = check_ids(ids, rows.shape[0])
         with self._lock:
@@ -648,7 +649,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             raise ValueError(f"rows must have {self.n_features_in_} features, got {rows.shape[1]}")
 
     def _check_query(self, X: Any) -> Rows:
-        rows = check_rows(X, self)
+        rows = check_input(X, self)
         self._check_width(X)
         return self._as_stored(rows)
 
