@@ -1,5 +1,6 @@
 """The learners."""
 
+from tagstream.engine.asked import Asked
 from tagstream.learners.knn import KNN
 from tagstream.learners.neighbors import Explanation, Neighbor
 from tagstream.learners.oml import OML
@@ -12,6 +13,7 @@ __all__ = [
     "OLANSGD",
     "OML",
     "OSMLELM",
+    "Asked",
     "Explanation",
     "Neighbor",
     "PublishedOML",
