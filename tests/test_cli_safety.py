@@ -309,3 +309,14 @@ def test_handlers_of_signals_are_put_back(run):
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     cli.main(["--version"])
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+@pytest.mark.parametrize("command", ["learn", "predict", "evaluate", "next"])
+@pytest.mark.parametrize("how", [(), ("--format", "jsonl"), ("--format", "folder")])
+def test_an_empty_name_does_not_stand_for_this_folder(run, learnt, tmp_path, command, how):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "secret.txt").write_text("a text")
+    (tmp_path / "m.tgs").write_bytes(learnt.read_bytes())
+    code, out, err = run(command, "", "-m", "m.tgs", *how)
+    assert (code, out) == (1, "")
+    assert err == "tagstream: a file must have a name, got an empty one\n"

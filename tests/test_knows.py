@@ -251,6 +251,16 @@ def test_review_shows_items_with_two_of_them_first_and_proposes_one_at_most():
     assert tagger.review(1000) == plain
 
 
+def test_a_tag_that_no_other_item_has_does_not_look_wrong():
+    tagger = small()
+    tagger.learn({"id": "only", "text": "a quiet evening", "y": ["chess"]})
+    (found,) = [one for one in tagger.review(1000) if one.id == "only"] or [None]
+    assert found is None or "chess" not in found.remove
+    one = Tagger()
+    one.learn({"text": "low tide", "y": ["sea"]})
+    assert one.review() == []
+
+
 def test_who_has_a_tag_that_excludes_another_is_no_candidate_for_it():
     tagger = small()
     both = [name for name in tagger.ids if {"sea", "food"} <= {*tagger.item(name).tags}]
@@ -431,6 +441,21 @@ def test_commands_for_twins_and_copies(tmp_path, capsys):
         assert run(command) == 0
         assert run([*command, "--json"]) == 0
     assert "c1" in capsys.readouterr().out
+
+
+def test_commands_that_find_nothing_say_so(run):
+    line = '{"id": 1, "text": "low tide", "y": ["sea"]}\n'
+    assert run("learn", "-", "-m", "m.tgs", stdin=line)[0] == 0
+    for command, told in (
+        (["check", "m.tgs"], "no item looks wrong\n"),
+        (["tags", "candidates", "m.tgs", "sea"], "no other item looks as if it should have sea\n"),
+        (["tags", "similar", "m.tgs"], "no two tags look like one\n"),
+        (["duplicates", "m.tgs"], "no items are nearly the same and have different tags\n"),
+        (["duplicates", "m.tgs", "--all"], "no items are nearly the same\n"),
+    ):
+        assert run(*command) == (0, "", told)
+        assert run(*command, "--quiet") == (0, "", "")
+        assert run(*command, "--json") == (0, "[]\n", "")
 
 
 # ---------------------------------------------------------------------- tags over time

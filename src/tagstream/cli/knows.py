@@ -63,7 +63,7 @@ def check(
             str(doubt.id), f"{doubt.doubt:.2f}", _listed(doubt.tags), _listed(doubt.remove),
             _listed(doubt.add), near, _short(doubt.text),
         )  # fmt: skip
-    put_table(table)
+    _put_found(table, "no item looks wrong", quiet)
 
 
 def candidates(
@@ -96,7 +96,7 @@ def candidates(
             str(candidate.id), f"{candidate.score:.2f}", _listed(candidate.tags), near,
             _short(candidate.text),
         )  # fmt: skip
-    put_table(table)
+    _put_found(table, f"no other item looks as if it should have {tag}", quiet)
 
 
 @reads
@@ -205,7 +205,7 @@ def similar(
         numbers = [f"{value:.2f}" for value in (pair.score, pair.meaning, pair.name)]
         sizes = [f"{pair.counts[0]:,} + {pair.counts[1]:,}", f"{pair.n_both:,}"]
         table.add_row(*map(str, pair.pair), *numbers, *sizes, f"{pair.n_merged:,}")
-    put_table(table)
+    _put_found(table, "no two tags look like one", quiet)
 
 
 def duplicates(
@@ -240,7 +240,16 @@ def duplicates(
     for group in found:
         cells = _listed(group.ids[:6]), f"{group.similarity:.2f}", _listed(group.differing)
         table.add_row(*cells, _short(group.texts[0]))
-    put_table(table)
+    which = "" if every else " and have different tags"
+    _put_found(table, f"no items are nearly the same{which}", quiet)
+
+
+def _put_found(table: Any, nothing: str, quiet: bool) -> None:
+    """Write a table, or say that nothing was found."""
+    if table.row_count:
+        put_table(table)
+    else:
+        say(nothing, quiet)
 
 
 def _keyed(examples: Any) -> dict[str, Any]:

@@ -67,6 +67,8 @@ def format_of(path: str, said: str | None, option: str = "--format") -> str:
     """Return the format that ``option`` says or, without it, the ending of the file."""
     from tagstream import records as data
 
+    if not path:  # as of a variable that is not set; it would stand for the folder where one is
+        raise Failed("a file must have a name, got an empty one")
     if said is not None and said not in FORMATS:
         hint = "; jsonl is also a JSON array" if said == "json" else ""
         raise typer.BadParameter(

@@ -10,7 +10,8 @@ of tags has an expected F1 of about
     max_S E(S) − E(tags that it has).
 
 It is zero where the model would give the same tags, small where it is not sure of anything, and
-large where it is sure of other tags.  Tags that are not known are left out of both.
+large where it is sure of other tags.  Tags that are not known are left out of both.  So are those
+that no other item has: without the item nothing is known of them.
 
 Of exclusive tags S holds only the one with the highest p.  Items that have two of them come first.
 """
@@ -145,7 +146,7 @@ def find_doubts(
     for block in model.ask_stored():
         part = _without_refused(model, block, refused)
         allowed = _allowed(part.scores, groups)
-        values[part.positions] = doubts_of(part.scores, part.Y, part.known, allowed)
+        values[part.positions] = doubts_of(part.scores, part.Y, _judged(model, part), allowed)
         breaks[part.positions] = _breaks(part, groups)
         if progress is not None:
             progress(int(part.positions[-1]) + 1, total)
@@ -154,12 +155,22 @@ def find_doubts(
     found: list[Doubt] = []
     for block in model.ask_stored(worst):
         part = _without_refused(model, block, refused)
-        best = best_sets(np.where(part.known, part.scores, 0.0), _allowed(part.scores, groups))
+        judged = _judged(model, part)
+        part = part._replace(scores=np.where(judged, part.scores, 0.0))
+        chosen = best_sets(part.scores, _allowed(part.scores, groups)).chosen
+        wrong = judged & (chosen != (part.Y > 0))
         found += [
-            _doubt(model, part, i, best.chosen[i], float(values[part.positions[i]]), texts)
+            _doubt(model, part, i, wrong[i], float(values[part.positions[i]]), texts)
             for i in range(len(part.positions))
         ]
     return found
+
+
+def _judged(model: Any, block: StoredBlock) -> Bools:
+    """Return of which tags something is known without the item, (m, q)."""
+    alone = (block.Y > 0) & (model.label_counts_ == 1)
+    judged: Bools = block.known & ~alone
+    return judged
 
 
 def _columns_of(model: Any, exclusive: Sequence[tuple[Any, ...]]) -> list[list[int]]:
@@ -205,15 +216,15 @@ def _doubt(
     model: Any,
     block: StoredBlock,
     i: int,
-    best: Bools,
+    wrong: Bools,
     value: float,
     texts: Mapping[Hashable, str],
 ) -> Doubt:
-    names, p = model.classes_.tolist(), np.where(block.known[i], block.scores[i], 0.0)
-    has = (block.Y[i] > 0) & block.known[i]
+    """Return the doubt about an item of a block, of which these tags are wrong."""
+    names, p, has = model.classes_.tolist(), block.scores[i], (block.Y[i] > 0) & block.known[i]
     (name,) = model.ids_at(block.positions[i : i + 1])
-    go = sorted(np.flatnonzero(has & ~best).tolist(), key=lambda j: p[j])
-    come = sorted(np.flatnonzero(best & ~has).tolist(), key=lambda j: -p[j])
+    go = sorted(np.flatnonzero(wrong & has).tolist(), key=lambda j: p[j])
+    come = sorted(np.flatnonzero(wrong & ~has).tolist(), key=lambda j: -p[j])
     near = model.neighbors_of(int(block.positions[i]))
     return Doubt(
         name,
