@@ -29,6 +29,7 @@ MODULES = {
     "tagstream.knows.kept": ["Kept"],
     "tagstream.knows.health": ["TagHealth"],
     "tagstream.knows.next_items": ["is_random", "order_items", "unsureness"],
+    "tagstream.knows.unfamiliar": ["Unfamiliar", "find_unfamiliar"],
     "tagstream.knows.words": ["variants"],
     "tagstream.text": None,
     "tagstream.data": None,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -456,6 +459,49 @@ def test_commands_that_find_nothing_say_so(run):
         assert run(*command) == (0, "", told)
         assert run(*command, "--quiet") == (0, "", "")
         assert run(*command, "--json") == (0, "[]\n", "")
+
+
+# ---------------------------------------------------------------------- what nothing is known of
+NEW = ["swim beach wave", "a drone fell", "drone battery empty", "repair of a drone", "chess club"]
+
+
+def test_records_of_which_nothing_is_known_come_in_groups():
+    found = small().unfamiliar([{"text": text} for text in NEW])
+    assert [group.places for group in found] == [(1, 2, 3), (4,)]
+    assert [group.words[:1] for group in found] == [("drone",), ()]
+    assert all(0 <= group.score < 0.2 for group in found)
+    assert small().unfamiliar([{"text": text} for text in NEW], 1) == found[:1]
+    assert small().unfamiliar([]) == []
+    assert small().unfamiliar([{"text": ""}])[0].places == (0,)
+    every = small().unfamiliar([{"text": text} for text in NEW], least=1.0)
+    assert sorted(i for group in every for i in group.places) == [*range(5)]
+
+
+def test_named_values_and_numbers_have_groups_too():
+    for x in ([{"colour": "red"}, {"colour": "blue"}], [[0.0, 5.0], [5.0, 0.0]]):
+        tagger = Tagger(OML(random_state=0))
+        tagger.learn([{"x": x[0], "y": []}] * 30)
+        found = tagger.unfamiliar([{"x": x[1]}, {"x": x[1]}, {"x": x[0]}])
+        assert sorted(i for group in found for i in group.places) == [0, 1, 2]
+
+
+def test_the_command_lists_them(run):
+    from shell import SMALL, write_jsonl
+
+    write_jsonl(Path("p.jsonl"), posts(60))
+    write_jsonl(Path("new.jsonl"), [{"id": f"n{i}", "text": text} for i, text in enumerate(NEW)])
+    assert run("learn", "p.jsonl", "-m", "m.tgs", *SMALL)[0] == 0
+    code, out, err = run("unfamiliar", "new.jsonl", "-m", "m.tgs")
+    assert (code, err) == (0, "")
+    assert "n1, n2, n3" in out
+    told = json.loads(run("unfamiliar", "new.jsonl", "-m", "m.tgs", "--json")[1])
+    assert [(one["ids"], one["words"][:1]) for one in told] == [
+        (["n1", "n2", "n3"], ["drone"]),
+        (["n4"], []),
+    ]
+    write_jsonl(Path("old.jsonl"), [{"text": NEW[0]}])
+    told = run("unfamiliar", "old.jsonl", "-m", "m.tgs")
+    assert told == (0, "", "something is known of each record\n")
 
 
 # ---------------------------------------------------------------------- tags over time

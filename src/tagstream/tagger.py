@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tagstream.knows.kept import Kept
     from tagstream.knows.review import Doubt
     from tagstream.knows.twins import TagPair
+    from tagstream.knows.unfamiliar import Unfamiliar
     from tagstream.learners.estimator import StreamClassifier
     from tagstream.learners.neighbors import Explanation
 
@@ -440,8 +441,9 @@ class _Reader:
         >>> texts = ["low tide", "high tide", "spring tide", "neap tide", "rising tide"]
         >>> tagger = Tagger()
         >>> tagger.learn([{"id": t, "text": t, "y": ["sea"]} for t in texts]
-        ...              + [{"id": "x", "text": "ebb tide", "y": ["bread"]}]).new
-        6
+        ...              + [{"id": "rye", "text": "rye bread", "y": ["bread"]},
+        ...                 {"id": "x", "text": "ebb tide", "y": ["bread"]}]).new
+        7
         >>> (first, *_) = tagger.review()
         >>> first.id, first.remove, first.add
         ('x', ('bread',), ('sea',))
@@ -529,6 +531,47 @@ class _Reader:
         sizes = [counts.get(tag, 0) for tag in tags]
         places = order_items(ids, p.reshape(len(records), len(tags)), tags, sizes, order)
         return without_copies(places, {i: features_of(r) for i, r in enumerate(records)}, n)
+
+    def unfamiliar(
+        self, records: Sequence[Record], n: int = 10, *, least: float = 0.2
+    ) -> list[Unfamiliar]:
+        """Return groups of records of which nothing is known, the largest first.
+
+        They may be the beginning of a new tag (:mod:`tagstream.knows.unfamiliar`).
+
+        Parameters
+        ----------
+        records : sequence of mappings
+        n : int
+            How many groups at most.
+        least : float
+            The score from which a tag is something that is known of a record.
+
+        Examples
+        --------
+        >>> tagger = Tagger()
+        >>> tagger.learn([{"text": "low tide", "y": ["sea"]}, {"text": "rye bread", "y": []}]).new
+        2
+        >>> new = ["high tide", "drone battery", "drone repair"]
+        >>> [(g.places, g.words) for g in tagger.unfamiliar([{"text": text} for text in new])]
+        [((1, 2), ('drone',))]
+        """
+        from tagstream.knows.next_items import features_of
+        from tagstream.knows.unfamiliar import find_unfamiliar
+
+        check_number("n", n, kind=int, least=1)
+        check_number("least", least, least=0, most=1)
+        counts = self.counts
+        stored = max(int(self._model.n_stored_), 1) if counts else 1
+        shares = {tag: count / stored for tag, count in counts.items()}
+        best = [
+            max((p for tag, p in one.scores.items() if p > shares.get(tag, 0.0)), default=0.0)
+            if one.known
+            else 0.0
+            for one in self.suggest([*records])
+        ]
+        texts = (features_of({"text": text}) for text in self._texts.values())
+        return find_unfamiliar([*map(features_of, records)], best, n, least, texts)
 
     def candidates(self, tag: str, n: int = 20, *, progress: Any = None) -> list[Candidate]:
         """Return the stored items without a tag that most likely should have it.

@@ -29,6 +29,7 @@ from tagstream.cli.knows import (
     promise,
     refuse,
     similar,
+    unfamiliar,
 )
 from tagstream.cli.learn import learn
 from tagstream.cli.light import take_plain
@@ -72,6 +73,7 @@ tags_app.command()(rename)
 tags_app.command()(merge)
 tags_app.command()(remove)
 app.command("next")(next_items)
+app.command()(unfamiliar)
 app.command()(duplicates)
 for command in (candidates, accept, refuse, exclusive, promise, similar, health):
     tags_app.command()(command)

@@ -126,6 +126,14 @@ def next_items(
       tagstream next new.jsonl -m m.tgs --order tag:invoice
     """
     tagger = open_tagger(model, encoder)
+    records = _records_of(tagger, data, reading)
+    chosen = _asked(lambda: tagger.next_items(records, n, order), model) if records else []
+    for i in chosen:
+        put_json({**records[i], "labels": tagger.suggest(records[i]).tags})
+
+
+def _records_of(tagger: Tagger, data: str, reading: Reading) -> list[dict[str, Any]]:
+    """Return the records of DATA; one without an id goes by its number."""
     how = reading.after(tagger.extra["reading"])
     records: list[dict[str, Any]] = []
     for batch in how.batches(data, 1000, to_predict=True):
@@ -137,9 +145,46 @@ def next_items(
             field = "text" if isinstance(item, str) else "x"
             number = len(records) if name is None else name
             records.append({"id": number, field: item})
-    chosen = _asked(lambda: tagger.next_items(records, n, order), model) if records else []
-    for i in chosen:
-        put_json({**records[i], "labels": tagger.suggest(records[i]).tags})
+    return records
+
+
+@reads
+def unfamiliar(
+    data: DataArgument,
+    model: ModelOption,
+    reading: Reading,
+    n: NumberOption = 10,
+    encoder: EncoderOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """List records of DATA about which the model knows nothing, in groups that share words.
+
+    No tag has a score of .2 or more for them that is above its share of the stored items. A large
+    group may be the beginning of a new tag.
+
+    \b
+    Examples:
+      tagstream unfamiliar new.jsonl -m m.tgs
+      tagstream unfamiliar new.jsonl -m m.tgs --json | jq .[0].ids
+    """
+    tagger = open_tagger(model, encoder)
+    records = _records_of(tagger, data, reading)
+    found = _asked(lambda: tagger.unfamiliar(records, n), model) if records else []
+    groups = [[records[i] for i in group.places] for group in found]
+    if as_json:
+        put_json(
+            [
+                {"ids": [r["id"] for r in some], "words": group.words, "score": group.score}
+                for group, some in zip(found, groups, strict=True)
+            ]
+        )
+        return
+    table = new_table("Records", "ids", "words", "text")
+    for group, some in zip(found, groups, strict=True):
+        ids = _listed([r["id"] for r in some[:6]])
+        table.add_row(f"{len(some):,}", ids, _listed(group.words), _short(some[0].get("text")))
+    _put_found(table, "something is known of each record", quiet)
 
 
 def accept(

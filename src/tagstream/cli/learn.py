@@ -99,7 +99,8 @@ class _Source:
     def batches(self, size: int) -> Iterator[Batch]:
         """Read what was not learnt before; raise `_Edited` if that is no longer there.
 
-        What was learnt is read once, to be compared, and passed over.
+        What was learnt is compared by its digest first, so that an edited file is not parsed in
+        vain, and then passed over.
         """
         left = 0 if self.before is None else self.before["records"]
         from tagstream.records import FORMATS
