@@ -233,7 +233,7 @@ def is_finite(value: object) -> bool:
 
 
 def half_pair(text: str) -> int | None:
-    """Return where a text has half of a surrogate pair, which cannot be written; None: nowhere.
+    r"""Return where a text has half of a surrogate pair, which cannot be written; None: nowhere.
 
     Examples
     --------
