@@ -18,7 +18,7 @@ endif
 # On the oldest dependencies: what touches them. The rest of the suite is the same Python code.
 CORE := $(addprefix tests/,test_base.py test_blocks.py test_compat_river.py test_contracts.py test_data_*.py test_examples.py test_head.py \
 	test_kernels.py test_knn.py test_lines.py test_memory.py test_metric.py test_metrics.py test_oml.py test_osml_elm.py test_persist.py \
-	test_projection.py test_published.py test_schedule.py test_serve_http.py test_serve_writer.py test_single.py test_sklearn.py \
+	test_projection.py test_published.py test_schedule.py test_serve_http.py test_serve_writer.py test_asked.py test_sklearn.py \
 	test_space.py test_text.py)
 
 .PHONY: demo serve test lint exact cluster oldest cover docs slow check bench screenshots reproduce release lock clean

@@ -244,3 +244,12 @@ def test_versions_agree() -> None:
     assert newest[1] == tagstream.__version__
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {tagstream.__version__}\n" in citation
+
+
+@pytest.mark.parametrize("name", ["Makefile", ".ci/run"])
+def test_the_test_files_that_scripts_name_are_there(name: str) -> None:
+    if not (ROOT / name).exists():
+        pytest.skip("the source distribution has no scripts of the CI")
+    named = re.findall(r"test_\w+\.py", (ROOT / name).read_text(encoding="utf-8"))
+    assert named
+    assert [one for one in named if not (ROOT / "tests" / one).exists()] == []
