@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from tagstream.decision import decide
 from tagstream.evaluate import HoldoutResult, holdout, iterative_folds, prequential, train_test
 from tagstream.metrics import MultiLabelScores
-from tagstream.models import OML
+from tagstream.models import KNN, OML
 
 
 class Frequency:
@@ -994,3 +994,17 @@ def test_a_refused_hold_out_says_why(options, message):
 def test_row_numbers_must_be_row_numbers():
     with pytest.raises(ValueError, match=r"test must be row numbers, got shape \(0,\) of float64"):
         train_test(Frequency(), *stream(40), np.arange(3), [])
+
+
+def test_a_learner_with_answers_of_its_own_is_asked_for_them():
+    class Silent(KNN):
+        def predict(self, X, *, next=False):
+            return np.zeros_like(super().predict(X, next=next))
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    Y = (X @ rng.normal(size=(3, 4)) > 0).astype(np.uint8)
+    runs = [prequential(kind(), X, Y, batch=10, scores=False) for kind in (KNN, Silent)]
+    counts = [run.curve[-1].cumulative["micro_f1"] for run in runs]
+    assert counts[0] > 0.5
+    assert counts[1] == 0

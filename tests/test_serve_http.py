@@ -214,10 +214,10 @@ def test_info_progress_snapshot_and_metrics(client, tmp_path):
     learn(client, item("1", "sort a list", "python"), item("2", "sort a list now", "python"))
     info = client.get("/v1/info").json()
     assert (info["n_items"], info["position"], info["n_tags"]) == (2, 3, 1)
-    assert info["model_version"].endswith("+2")
+    assert info["model_version"].endswith("+3")  # two items, and the end of their group
     assert client.get("/v1/progress").json()["curve"][-1]["position"] == 2
-    assert client.post("/v1/snapshot").json()["position"] == 2
-    assert (tmp_path / "snapshots" / "000000000002.tgs").exists()
+    assert client.post("/v1/snapshot").json()["position"] == 3
+    assert (tmp_path / "snapshots" / "000000000003.tgs").exists()
     metrics = client.get("/metrics").text
     names = {line.split("{")[0].split()[0] for line in metrics.splitlines() if line[0] != "#"}
     assert {"tagstream_items", "tagstream_requests_total", "tagstream_log_position"} <= names

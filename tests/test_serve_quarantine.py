@@ -246,7 +246,6 @@ def test_health_metrics_and_answers_tell_of_it(tmp_path):
         assert "1 changes could not be learnt and are quarantined, at position 1" in told.text
         assert "secret" not in told.text
         assert "tagstream_quarantined_events 1.0" in client.get("/metrics").text
-        assert 'id="warnings"' in client.get("/").text
         body["items"][0]["text"] = "better"
         assert client.post("/v1/learn", json=body).json()["n"] == 1
         assert client.get("/health/ready").json() == {"status": "ready"}  # the item has its tags

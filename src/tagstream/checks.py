@@ -187,6 +187,8 @@ def check_rows(X: Any) -> Rows:
     largest = max(values.max(), -values.min()) if values.size else 0.0
     if np.isnan(largest):
         raise ValueError("X must be finite, got NaN")
+    if np.isinf(largest):
+        raise ValueError("X must be finite, got infinity")
     if largest > LARGEST_VALUE:
         raise ValueError(
             f"X must stay within ±{LARGEST_VALUE:g}, got {float(largest):g}; scale the features"

@@ -705,7 +705,19 @@ def _takes_back(model: Any) -> bool:
     """Tell whether a learner can be asked, and learns with what it found out then."""
     learns = ["partial_fit", "learn_one"] if _has(model, "learn_one") else ["partial_fit"]
     takes = all(_takes(model, name, "asked") for name in learns)
-    return takes and _takes(model, "ask", "next") and _has(model, "labels_of")
+    return takes and _takes(model, "ask", "next") and _ask_speaks_for(model, *learns)
+
+
+def _ask_speaks_for(model: Any, *learns: str) -> bool:
+    """Tell whether ``ask`` answers as the learner does: a subclass may have answers of its own."""
+    classes = type(model).__mro__
+
+    def place(name: str) -> int:
+        return next((i for i, some in enumerate(classes) if name in vars(some)), -1)
+
+    asks = place("ask")
+    others = ("predict", "predict_proba", "labels_of", *learns)
+    return asks >= 0 and all(place(name) >= asks for name in others)
 
 
 def _takes(model: Any, method: str, parameter: str) -> bool:

@@ -53,8 +53,8 @@ def iter_cells(source: IO[bytes], format: str) -> Iterator[FileRow]:
     >>> import io
     >>> [row.cells for row in iter_cells(io.BytesIO(b"id,body\\n7,Low tide\\n"), "csv")]
     [{'id': '7', 'body': 'Low tide'}]
-    >>> [row.problem for row in iter_cells(io.BytesIO(b"{}\\n[1]\\n"), "jsonl")]
-    ['', '<stream>:2: must be a JSON object, got [1]']
+    >>> [row.problem[:44] for row in iter_cells(io.BytesIO(b"{}\\n[1]\\n"), "jsonl")]
+    ['', '<stream>:2: must be one JSON object per line']
     """
     if format == "xlsx":
         place = SheetPlace(source)

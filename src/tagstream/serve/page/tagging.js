@@ -133,9 +133,11 @@ function fill() {
     set((s) => ({ live: { ...s.live, n_pool: told.n_pool } }));
     put({ asked: true });
     if (queue.length || !skipped.size) return queue.length > 0;
-    for (const id of skipped) gone.delete(id); // all that is left was skipped
+    const again = [...skipped]; // all that is left was skipped: what was skipped first comes first
+    for (const id of again) gone.delete(id);
     skipped.clear();
-    queue.push(...told.items.filter((item) => !gone.has(item.id)));
+    const left = told.items.filter((item) => again.includes(item.id));
+    queue.push(...left.sort((a, b) => again.indexOf(a.id) - again.indexOf(b.id)));
     return queue.length > 0;
   }).finally(() => { filling = null; });
   return filling;
