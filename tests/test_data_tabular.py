@@ -399,6 +399,16 @@ def datasets(draw):
     return Dataset(X, Y, tuple(both[:p]), tuple(both[p:]), "toy")
 
 
+@pytest.mark.parametrize(
+    "names", [("0", ";;"), (";", "a\tb\tc"), ("a", ";;\nb"), ('"', ';"'), ("5", "a,b")]
+)
+def test_names_with_the_delimiters_of_others_are_read_back(tmp_path, names):
+    data = Dataset(np.ones((1, 1)), np.ones((1, 1), np.uint8), names[:1], names[1:], "toy")
+    write_csv(data, tmp_path / "toy.csv")
+    back = load(tmp_path / "toy.csv", labels=data.label_names)
+    assert (back.feature_names, back.label_names) == (names[:1], names[1:])
+
+
 @fuzz
 @given(datasets(), st.booleans())
 def test_what_is_written_is_read_back(tmp_path_factory, data, is_sparse):

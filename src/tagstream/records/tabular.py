@@ -25,7 +25,9 @@ from tagstream.records.record import IdsField, read_tag, split_tags
 __all__ = ["Place", "batches_of_table", "find_delimiter", "iter_csv", "iter_lines"]
 
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
-_QUOTED = re.compile(r'"[^"]*"')
+_QUOTED = re.compile(
+    r'"[^"]*"|(?:^|(?<=[,\t;]))"[^"]*$'
+)  # the last cell may go on in the next line
 _BETWEEN_TAGS = re.compile(r"[,;|]")
 _LIST = re.compile(r"""\[\s*["'\]]""")  # how a list of strings begins in JSON and in Python
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
@@ -192,8 +194,8 @@ def find_delimiter(header: str) -> str:
 
     Examples
     --------
-    >>> find_delimiter('id;"text, plain";tags')
-    ';'
+    >>> find_delimiter('id;"text, plain";tags'), find_delimiter('"x","a;;b')
+    (';', ',')
     """
     unquoted = _QUOTED.sub("", header)
     return max(_DELIMITERS, key=unquoted.count)

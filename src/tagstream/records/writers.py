@@ -84,7 +84,10 @@ def write_csv(
     header = next(table)  # refuses before the file is touched
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=delimiter)
-        writer.writerow(header)
+        if set(",\t;") & set("".join(header)):  # a reader finds the delimiter outside of quotes
+            csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerow(header)
+        else:
+            writer.writerow(header)
         writer.writerows(table)
 
 
