@@ -127,7 +127,11 @@ let filling = null;
 function fill() {
   filling ??= attempt(async () => {
     const n = Math.min(100, ASKED + gone.size);
-    const told = await read("/v1/next", { n, order: work().order, tab: TAB });
+    let order, told;
+    do { // the order may be changed while the service answers
+      ({ order } = work());
+      told = await read("/v1/next", { n, order, tab: TAB });
+    } while (order !== work().order);
     const here = new Set([work().item?.id, ...queue.map((item) => item.id)]);
     queue.push(...told.items.filter((item) => !gone.has(item.id) && !here.has(item.id)));
     set((s) => ({ live: { ...s.live, n_pool: told.n_pool } }));
@@ -160,6 +164,7 @@ function show(item, mode, patch = {}) {
 let goal = 0; // what the person wanted last: an answer that comes late must not take its place
 export async function next() {
   const own = ++goal;
+  const { order } = work();
   for (;;) {
     if (!queue.length) {
       const offered = await fill();
@@ -175,7 +180,8 @@ export async function next() {
     const isMine = leased.has(item.id) || (await attempt(() => lease(item.id)));
     if (!isMine && !get().away) continue; // somebody else has it
     if (own !== goal) {
-      queue.unshift(item);
+      if (order === work().order) queue.unshift(item);
+      else release(item.id);
       return;
     }
     show(item, "queue");
